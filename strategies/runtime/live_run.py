@@ -6,7 +6,7 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from ldp_flower.refusals import TooFew
 
 from .ask import Ask, Asked, with_known_noise
 from .at_node import SPARE
-from .census import advice, wait_for_nodes, with_features
+from .census import Facts, advice, wait_for_nodes, with_features
 from .exchange import Exchange
 from .facts import SPENT, Step
 from .hooks import Hooks
@@ -74,22 +74,26 @@ _OTHER_SCHEMA = (
 )
 
 
-@dataclass(frozen=True)
-class Census:
-    """The facts that the census of a run collected."""
-
-    step: Step
-    num_users: int  # number of users of the nodes that the run may ask
-    seeded: bool  # True if a node draws its noise from a seed
-    rehearsing: int  # number of nodes whose reports hold only noise
-    others: int  # number of nodes left out: their users' rows have another number of features
-    records: int  # number of records that nodes declare to hold and to train on
-    owners: int  # number of users whom these records are about
-    dishonest: int | None  # largest number of nodes that may collude, if operators have said so
-
-
 class LiveRun(Run):
-    """A run that sends its questions, counts its steps and returns the strategy's result."""
+    """A run that sends its questions, counts its steps and returns the strategy's result.
+
+    Parameters
+    ----------
+    strategy, population, arguments
+        As in :class:`Run`; the strategy also has the methods that a run calls.
+    exchange : Exchange
+        The exchange of messages with the nodes.
+    kept : RunStore
+        The store of the run.
+    census : Step
+        The counts of nodes in the census.
+    nodes : sequence of Facts
+        The answers to the census of the nodes that the run may ask.
+    others : int
+        Number of nodes left out, since their users' rows have another number of features.
+    study : NamedStudy, optional
+        The approved study of all questions.
+    """
 
     def __init__(
         self,
@@ -98,18 +102,25 @@ class LiveRun(Run):
         arguments: Arguments,
         exchange: Exchange,
         kept: RunStore,
-        census: Census,
+        census: Step,
+        nodes: Sequence[Facts],
+        others: int,
         study: NamedStudy | None,
     ) -> None:
         super().__init__(strategy, population, arguments, strategy.share)
         self.strategy = strategy
         self.kept = kept
-        self.facts = Result(num_users=census.num_users, steps=[census.step])
-        self.num_records, self.num_owners = census.records, census.owners
-        self.dishonest = census.dishonest
+        self.facts = Result(num_users=sum(each.keys.count for each in nodes), steps=[census])
+        self.num_records = sum(each.records for each in nodes)
+        self.num_owners = sum(each.owners for each in nodes)
+        tolerated = [each.dishonest for each in nodes if each.dishonest is not None]
+        self.dishonest = max(tolerated, default=None)
+        self._seeded = any(each.seeded for each in nodes)
+        self._rehearsing = sum(each.rehearsing for each in nodes)
+        self._others = others
         self.ended = ""  # the reason, if the run ended early
         self.needed = 0  # number of reports with which the last step goes on
-        self._exchange, self._census, self._study = exchange, census, study
+        self._exchange, self._study = exchange, study
         self._asked: list[Asked] = []
         self._ask: Asked | None = None
         self._condensed: bytes | None = None  # the last answer, if stored instead of its reports
@@ -201,8 +212,8 @@ class LiveRun(Run):
             self.facts.num_reports = self.users("reports")  # one sum after the other of the same
         self._condensed = ask.to_bytes(answer) if ask.condensed else None
         logger.info("\t└──> %s", step)
-        needed = -(-self.min_reports // _PLANNED) if ask.min_reports is None else ask.min_reports
-        self.needed = needed
+        fewest = -(-self.min_reports // _PLANNED)
+        self.needed = needed = fewest if ask.min_reports is None else ask.min_reports
         again = None if step.reports else self._again(ask)
         if again is not None:
             self._ask = again
@@ -248,7 +259,7 @@ class LiveRun(Run):
     def _epsilon_after(self, cohort: Cohort) -> float:
         """Return the largest epsilon that any user has spent, now that this cohort was asked."""
         theirs = [each for each in self._asked if each.cohort.overlaps(cohort)]
-        now = self.strategy.cost(theirs, self._census.seeded)
+        now = self.strategy.cost(theirs, self._seeded)
         if self.facts.privacy is None or self.facts.privacy.epsilon < now.epsilon:
             self.facts.privacy = now
         return self.facts.privacy.epsilon
@@ -314,7 +325,7 @@ class LiveRun(Run):
 
     def with_facts(self, result: T) -> T:
         """Return the protocol's result with the run's facts in it, and notes on them."""
-        strategy, census = self.strategy, self._census
+        strategy = self.strategy
         for fact in _FACTS:
             setattr(result, fact, getattr(self.facts, fact))
         notes = list(result.notes)
@@ -328,10 +339,10 @@ class LiveRun(Run):
         if self.ended:
             result.ended_early = True
             notes.append(_ENDED.format(self.ended, self._spent()))
-        if census.others:
-            notes.append(_OTHERS.format(census.others, strategy.row_features))
-        if census.rehearsing:
-            notes.append(_REHEARSED.format(census.rehearsing))
+        if self._others:
+            notes.append(_OTHERS.format(self._others, strategy.row_features))
+        if self._rehearsing:
+            notes.append(_REHEARSED.format(self._rehearsing))
         result.notes = notes
         result.no_budget = self.users("no_budget")
         result.strategy = type(strategy).__name__
@@ -339,7 +350,7 @@ class LiveRun(Run):
         result.question = card.question if card else ""
         if result.schema is None:
             result.schema = strategy.row_schema
-        result.privacy = strategy.cost(self._asked, census.seeded)
+        result.privacy = strategy.cost(self._asked, self._seeded)
         return result
 
 
@@ -401,29 +412,18 @@ def start_run(
     name = type(strategy).__name__
     fitting = with_features(nodes, strategy.row_features, name, strategy.users_advice)
     keys = {node: facts.keys for node, facts in fitting.items()}
-    census = Census(
-        step=step,
-        num_users=sum(each.count for each in keys.values()),
-        seeded=any(facts.seeded for facts in fitting.values()),
-        rehearsing=sum(facts.rehearsing for facts in fitting.values()),
-        others=len(nodes) - len(fitting),
-        records=sum(facts.records for facts in fitting.values()),
-        owners=sum(facts.owners for facts in fitting.values()),
-        dishonest=max(
-            (f.dishonest for f in fitting.values() if f.dishonest is not None), default=None
-        ),
-    )
     population = strategy.population(keys, kept.get("salt"))
-    logger.info("[CENSUS] %d users", census.num_users)
+    asked, others = [*fitting.values()], len(nodes) - len(fitting)
+    run = LiveRun(strategy, population, arguments, exchange, kept, step, asked, others, study)
+    logger.info("[CENSUS] %d users", run.facts.num_users)
     if (card := getattr(strategy, "card", None)) is not None:
         logger.info("\t├── steps to come: %s", card.rounds)
     logger.info("\t└──> %s", step)
-    run = LiveRun(strategy, population, arguments, exchange, kept, census, study)
     try:
         strategy.check_census(run)
         run.begin()
     except TooFewReports as refused:
-        few = strategy.refusal(census.num_users, arguments, population.num_nodes)
+        few = strategy.refusal(run.facts.num_users, arguments, population.num_nodes)
         few = few or refused.refusal
         raise TooFewReports(few) from None
     return run
