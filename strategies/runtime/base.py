@@ -11,20 +11,18 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Strategy
 
 from ldp_flower.data.users import Users
 from ldp_flower.expectation import Plannable
 from ldp_flower.guarantee.budget import NOISE
 from ldp_flower.guarantee.peers import is_name
-from ldp_flower.refusals import TooFew
 from ldp_flower.validation import (
     PlainFields,
     check_choice,
@@ -39,10 +37,10 @@ from .at_node import AtNode
 from .guarantees import AT_NODE, with_guarantee
 from .hooks import Hooks
 from .live_run import LiveRun, start_run
-from .population import MAX_USERS_PER_NODE, SizeOnlyPopulation, fewest_users
+from .population import MAX_USERS_PER_NODE
 from .progress import Callback, Reporter
 from .result import Result
-from .run import Arguments, Run, TooFewReports
+from .run import Arguments
 from .run_store import LATER, RunStore, printed, recognise
 
 logger = logging.getLogger("flwr")
@@ -77,22 +75,6 @@ def add_evaluation(
         return
     if (evaluated := evaluate_fn(number, arrays)) is not None:
         result.evaluate_metrics_serverapp[number] = evaluated
-
-
-class WithoutEvaluation(Strategy):
-    """A Flower strategy without evaluation on nodes, which would cost privacy."""
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> list[Message]:
-        """Return no messages, since clients evaluate nothing."""
-        return []
-
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        """Return None, since clients evaluate nothing."""
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +112,7 @@ class Card:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
+class LdpStrategy(PlainFields, Plannable, Hooks, Generic[R]):
     """Base class of all protocols; the type parameter is the protocol's type of result.
 
     Subclasses are keyword-only dataclasses, as the randomizers are: their fields are public
@@ -249,74 +231,6 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
         """
         yield from ()
 
-    def check_census(self, run: Run) -> None:
-        """Check that there are enough users for one step.
-
-        Raises
-        ------
-        TooFewReports
-            If there are too few users.
-        """
-        users = run.num_users
-        if why := LdpStrategy._too_few(self, users) or self._refusal(users):
-            raise TooFewReports(why)
-
-    def refusal(
-        self, num_users: int, arguments: Arguments | None = None, num_nodes: int = 1
-    ) -> TooFew | None:
-        """Return why a run with ``num_users`` users does not start, with a number that is enough.
-
-        Return None if the run starts. The method tries the run up to its first question, which it
-        does not send.
-
-        Parameters
-        ----------
-        num_users : int
-            Number of users.
-        arguments : Arguments, optional
-            The arguments of :meth:`start` that the protocol uses.
-        num_nodes : int (default: 1)
-            Number of nodes that hold the users. It matters with noise at the node.
-        """
-        return self._with_enough(lambda users: self._tried(users, arguments, num_nodes), num_users)
-
-    def _with_enough(
-        self, refused: Callable[[int], TooFew | None], num_users: int
-    ) -> TooFew | None:
-        """Return why ``num_users`` users are refused and how many are enough; None if accepted."""
-        few = refused(num_users)
-        if few is None or few.needed is not None:
-            return few
-        return replace(few, needed=fewest_users(refused, num_users))
-
-    def _tried(
-        self,
-        num_users: int,
-        arguments: Arguments | None = None,
-        num_nodes: int = 1,
-        share: float = 1.0,
-    ) -> TooFew | None:
-        """Return why a run with ``num_users`` users would not ask its first question, or None."""
-        arguments = arguments or self._arguments(None, 0, None)
-        run = Run(self, SizeOnlyPopulation(num_users, num_nodes), arguments, share)
-        disabled, logger.disabled = logger.disabled, True
-        try:
-            self.check_census(run)
-            next(self.protocol(run), None)
-        except TooFewReports as refused:
-            return refused.refusal
-        finally:
-            logger.disabled = disabled
-        return None
-
-    def _refusal(self, num_users: int) -> TooFew | None:
-        """Return a TooFew if ``num_users`` users are too few by public numbers, or None."""
-        return self._too_few(num_users)
-
-    def _too_few(self, num_users: int) -> TooFew | None:
-        """Return a TooFew if ``num_users`` is less than ``min_reports``, or None."""
-        return None if num_users >= self.min_reports else self.too_small(num_users)
-
     # ---------------------------------------------------------------- Flower's methods
 
     def configure_train(
@@ -333,12 +247,25 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
         metrics = run.take(list(replies))
         return run.estimate, metrics
 
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """Return no messages: nodes evaluate nothing, which would cost privacy."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Return None: nodes evaluate nothing, which would cost privacy."""
+        return None
+
     def summary(self) -> None:
         """Log the protocol's parameters."""
         logger.info("Starting %s:", type(self).__name__)
-        for name, value in self._parameters().items():
-            shown = textwrap.shorten(str(value), _MAX_CHARS_SHOWN, placeholder=" ...")
-            logger.info("\t├── %s = %s", name, shown)
+        for given in fields(self):
+            value = str(getattr(self, given.name))
+            shown = textwrap.shorten(value, _MAX_CHARS_SHOWN, placeholder=" ...")
+            logger.info("\t├── %s = %s", given.name, shown)
 
     # ------------------------------------------------------------------------- the run
 
@@ -525,17 +452,6 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     def _identity(self, arguments: Arguments) -> dict[str, object]:
         """Return arguments of :meth:`start`, by name, by which a store tells runs apart."""
         return {}
-
-    def _arguments(
-        self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
-    ) -> Arguments:
-        """Return the arguments of :meth:`start` that the protocol uses: by default none."""
-        if initial_arrays or num_rounds or train_config:
-            logger.info("Not used: initial arrays, number of rounds, configs")
-        return Arguments()
-
-    def _parameters(self) -> dict[str, object]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _check_idle(self) -> None:
         if self._run is not None:

@@ -1,11 +1,13 @@
 """Hooks: the methods of a strategy that a run calls. Protocols override some of them."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from flwr.serverapp import Grid
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.serverapp.strategy import Strategy
 
 from ldp_flower.data.schema import Schema
 from ldp_flower.guarantee.messages import NodeKeys
@@ -14,13 +16,15 @@ from ldp_flower.refusals import TooFew
 from .ask import privacy_spent
 from .exchange import means_of
 from .facts import PrivacySpent
-from .population import Population
-from .run import AnyProtocol, Arguments, Run
+from .population import Population, SizeOnlyPopulation, fewest_users
+from .run import AnyProtocol, Arguments, Run, TooFewReports
 from .run_store import Print, prints_of
 
+logger = logging.getLogger("flwr")
 
-class Hooks(ABC):
-    """Base class of strategies with the methods that a run calls."""
+
+class Hooks(Strategy):
+    """Base class of strategies with the methods that a run calls, beside those of Flower."""
 
     #: Advice in an error's text on how to make users whose rows fit; empty if this is evident.
     users_advice: ClassVar[str] = ""
@@ -49,24 +53,81 @@ class Hooks(ABC):
             The run, whose users are asked.
         """
 
-    @abstractmethod
     def check_census(self, run: Run) -> None:
-        """Raise TooFewReports if the census shows that the run cannot start."""
+        """Check that there are enough users for one step.
 
-    @abstractmethod
+        Raises
+        ------
+        TooFewReports
+            If there are too few users.
+        """
+        users = run.num_users
+        if why := Hooks._too_few(self, users) or self._refusal(users):
+            raise TooFewReports(why)
+
     def refusal(
         self, num_users: int, arguments: Arguments | None = None, num_nodes: int = 1
     ) -> TooFew | None:
         """Return why a run with ``num_users`` users does not start, with a number that is enough.
 
-        Return None if the run starts.
-        """
+        Return None if the run starts. The method tries the run up to its first question, which it
+        does not send.
 
-    @abstractmethod
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> list[Message]:
-        """Return the messages of a round, in the form that Flower's strategies return."""
+        Parameters
+        ----------
+        num_users : int
+            Number of users.
+        arguments : Arguments, optional
+            The arguments of :meth:`start` that the protocol uses.
+        num_nodes : int (default: 1)
+            Number of nodes that hold the users. It matters with noise at the node.
+        """
+        return self._with_enough(lambda users: self._tried(users, arguments, num_nodes), num_users)
+
+    def _with_enough(
+        self, refused: Callable[[int], TooFew | None], num_users: int
+    ) -> TooFew | None:
+        """Return why ``num_users`` users are refused and how many are enough; None if accepted."""
+        few = refused(num_users)
+        if few is None or few.needed is not None:
+            return few
+        return replace(few, needed=fewest_users(refused, num_users))
+
+    def _tried(
+        self,
+        num_users: int,
+        arguments: Arguments | None = None,
+        num_nodes: int = 1,
+        share: float = 1.0,
+    ) -> TooFew | None:
+        """Return why a run with ``num_users`` users would not ask its first question, or None."""
+        arguments = arguments or self._arguments(None, 0, None)
+        run = Run(self, SizeOnlyPopulation(num_users, num_nodes), arguments, share)
+        disabled, logger.disabled = logger.disabled, True
+        try:
+            self.check_census(run)
+            next(self.protocol(run), None)
+        except TooFewReports as refused:
+            return refused.refusal
+        finally:
+            logger.disabled = disabled
+        return None
+
+    def _refusal(self, num_users: int) -> TooFew | None:
+        """Return a TooFew if ``num_users`` users are too few by public numbers, or None."""
+        return self._too_few(num_users)
+
+    def _too_few(self, num_users: int) -> TooFew | None:
+        """Return a TooFew if ``num_users`` is less than ``min_reports``, or None."""
+        return None if num_users >= self.min_reports else self.too_small(num_users)
+
+    def _arguments(
+        self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
+    ) -> Arguments:
+        """Return the arguments of :meth:`start` that the protocol uses: by default none."""
+        if initial_arrays or num_rounds or train_config:
+            logger.info("Not used: initial arrays, number of rounds, configs")
+        return Arguments()
 
     def prints(self) -> dict[str, Print | str]:
         """Return each parameter's hash and text, by name; by the hashes a store knows its run."""

@@ -147,7 +147,7 @@ class LiveRun(Run):
             self._ask = replace(ask, chosen=members)
         arrays = ArrayRecord() if self.estimate is None else self.estimate
         config = self.arguments.train_config
-        messages = self.strategy.configure_train(self.number, arrays, config, grid)
+        messages = list(self.strategy.configure_train(self.number, arrays, config, grid))
         return self._exchange.collect(grid, self.number, messages, timeout, self._ask)
 
     def _is_over(self) -> bool:
