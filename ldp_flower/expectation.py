@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 from .randomizers.base import Randomizer
 from .refusals import TooFew
-from .validation import PlainFields, check_fraction, check_integer, check_number, check_range
+from .validation import Count, Fraction, PlainFields, check_range
 
 
 class NoPlan(ValueError):
@@ -68,25 +68,18 @@ class Setting(PlainFields):
         Number of nodes that hold the users, with noise at the node.
     """
 
-    num_users: int
+    num_users: Count
     rows_per_user: float = 1
-    num_features: int | None = None
-    quality: float | None = None
+    num_features: Count | None = None
+    quality: Fraction | None = None
     variance_between: float | None = None
-    num_nodes: int | None = None
+    num_nodes: Count | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("num_users", self.num_users, 1)
         check_range("rows_per_user", self.rows_per_user, 1, 1e9)
-        if self.num_features is not None:
-            check_integer("num_features", self.num_features, 1)
-        if self.quality is not None:
-            check_fraction("quality", self.quality)
         if self.variance_between is not None:
             check_range("variance_between", self.variance_between, 0, 1)
-        if self.num_nodes is not None:
-            check_integer("num_nodes", self.num_nodes, 1)
 
     def given(self) -> set[str]:
         """Return the names of the setting's numbers that differ from their defaults."""
@@ -120,20 +113,17 @@ class Expectation(PlainFields):
     value: float
     low: float
     high: float
-    rounds: int
+    rounds: Count
     randomizers: tuple[Randomizer, ...]
     assumes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("low", "value", "high"):
-            check_number(name, getattr(self, name))
         if not 0 <= self.low <= self.value <= self.high < math.inf:
             raise ValueError(
                 f"Expected 0 <= low <= value <= high, got {self.low}, {self.value}, {self.high}."
             )
-        check_integer("rounds", self.rounds, 1)
         if not self.randomizers:
             raise ValueError("Expected the mechanisms that users answer with, got none.")
 

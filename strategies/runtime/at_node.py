@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 
 from ldp_flower.guarantee.budget import NOISE
 from ldp_flower.refusals import TooFew
-from ldp_flower.validation import check_fraction, check_integer, check_unused
+from ldp_flower.validation import Fraction, check_integer, check_unused
 
 from .run import Run, TooFewReports
 from .run_store import LATER
@@ -34,12 +34,11 @@ class AtNode:
 
     noises: ClassVar[tuple[str, ...]] = NOISE
 
-    delta: float = field(default=1e-6, metadata={LATER: True})
+    delta: Fraction = field(default=1e-6, metadata={LATER: True})
     honest: int | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         super().__post_init__()  # type: ignore[misc]
-        check_fraction("delta", self.delta)
         if self.honest is not None:
             check_integer("honest", self.honest, _FEWEST_HONEST)
         if self.noise == "user":  # type: ignore[attr-defined]

@@ -24,11 +24,11 @@ from ldp_flower.expectation import Plannable
 from ldp_flower.guarantee.budget import NOISE
 from ldp_flower.guarantee.peers import is_name
 from ldp_flower.validation import (
+    Count,
     PlainFields,
     check_choice,
     check_integer,
     check_range,
-    check_seed,
     check_unused,
     plain_arguments,
 )
@@ -160,7 +160,7 @@ class LdpStrategy(PlainFields, Plannable, Hooks, Generic[R]):
     )
 
     epsilon: float
-    min_reports: int = 20
+    min_reports: Count = 20
     noise: str = field(default="user", metadata={LATER: True})
     study: str | None = field(default=None, metadata={LATER: True})
     study_key: str | None = field(default=None, metadata={LATER: True})
@@ -178,7 +178,6 @@ class LdpStrategy(PlainFields, Plannable, Hooks, Generic[R]):
             # Copied, so that the strategy does not change if the caller changes the array later.
             if isinstance(value := getattr(self, given.name, None), np.ndarray):
                 setattr(self, given.name, value.copy())
-        check_integer("min_reports", self.min_reports, 1)
         check_choice("noise", self.noise, NOISE)
         if self.noise != "user" and not isinstance(self, AtNode):
             raise ValueError(
@@ -383,7 +382,7 @@ class LdpStrategy(PlainFields, Plannable, Hooks, Generic[R]):
         arguments: Arguments | None = None,
         *,
         timeout: float = 3600,
-        num_nodes: int | None = None,
+        num_nodes: Count | None = None,
         roster_timeout: float = 120.0,
         max_users_per_node: int = MAX_USERS_PER_NODE,
         seed: int | None = None,
@@ -413,9 +412,6 @@ class LdpStrategy(PlainFields, Plannable, Hooks, Generic[R]):
         check_integer("max_users_per_node", max_users_per_node, 1, MAX_USERS_PER_NODE)
         check_range("timeout", timeout, 0, math.inf)
         check_range("roster_timeout", roster_timeout, 0, math.inf)
-        if num_nodes is not None:
-            check_integer("num_nodes", num_nodes, 1)
-        check_seed("seed", seed)
         arguments = arguments or self._arguments(None, 0, None)
         self._check_idle()
         with self._opened_store(store, arguments, max_users_per_node) as kept:
