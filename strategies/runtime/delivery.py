@@ -37,11 +37,6 @@ class Delivery:
             raise RuntimeError("The SuperLink did not take this step's messages; its log says why.")
 
     @property
-    def num_open(self) -> int:
-        """Number of nodes that may still answer."""
-        return len(self.open_nodes)
-
-    @property
     def open_nodes(self) -> set[int]:
         """The nodes that may still answer."""
         return {*self._waiting.values(), *self._due}

@@ -67,21 +67,20 @@ def _delivered(
     delivery = Delivery(grid, messages)
     end, pause, logged = time.monotonic() + timeout, 0.05, time.monotonic()
     while True:
-        asked, before = time.monotonic(), delivery.num_open
+        asked, before = time.monotonic(), len(delivery.open_nodes)
         replies = delivery.replies()
         # Requests for thousands of messages keep Flower's engine from other work.
         took = time.monotonic() - asked
         yield replies
-        remaining = end - time.monotonic()
-        waiting = delivery.open_nodes if awaited is None else delivery.open_nodes & awaited
-        if not waiting or remaining <= 0:
+        remaining, waiting = end - time.monotonic(), delivery.open_nodes
+        if remaining <= 0 or not (waiting if awaited is None else waiting & awaited):
             break
         if time.monotonic() - logged > 10:
             logged = time.monotonic()
-            logger.info("\t     waiting for %d of %d nodes", delivery.num_open, len(messages))
+            logger.info("\t     waiting for %d of %d nodes", len(waiting), len(messages))
         time.sleep(min(pause, remaining))
         pause = min(1.5 * pause, 0.5)
-        if delivery.num_open < before:
+        if len(waiting) < before:
             pause = min(pause, max(_PAUSES * took, 0.05))
     yield delivery.given_up()
 
