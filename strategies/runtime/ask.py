@@ -247,7 +247,39 @@ class Ask(PlainFields, Asked):
     ) -> Part | None:
         """Return a node's part of the answer, or None if the users asked cannot have sent it."""
         coin_step = number if self.collections is None else 0
-        return _node_part(content, self, coin_step, keys, salt, slots)
+        try:
+            arrays = Report.from_bytes(content).arrays
+        except MessageError:
+            return None
+        randomizer = self.randomizer
+        if isinstance(randomizer, NodeSum):
+            read = masked_part if randomizer.shared else node_part
+            return read(arrays, randomizer, slots)
+        if "reports" not in arrays:
+            if self.single or "sum" not in arrays:
+                return None
+            count = arrays["count"]
+            if count.shape != (1,) or not 1 <= count[0] <= len(slots):
+                return None
+            summary = Summary(int(count[0]), arrays["sum"], arrays["sum_of_squares"])
+            coins = keys.coins(salt, coin_step, slots)
+            return summary if randomizer.accepts(summary, coins) else None
+        if keys.numbers is not None:
+            arrays = _with_slots(arrays, keys.numbers, slots)
+        if "slots" not in arrays:  # users have numbers in the report only, or in the census only
+            return None
+        answered, reports = arrays["slots"], arrays["reports"]
+        if answered.ndim != 1 or answered.dtype.kind != "u" or not np.isin(answered, slots).all():
+            return None
+        answered = answered.astype(np.int64)
+        if len(np.unique(answered)) != len(answered):
+            return None
+        if not randomizer.well_formed(reports, len(answered)):
+            return None
+        public = arrays.get("public", _no_data(len(answered), None))
+        if public.dtype != np.float32 or public.shape != _no_data(len(answered), self.public).shape:
+            return None
+        return Answers(reports, keys.coins(salt, coin_step, answered), public, randomizer)
 
     def together(self, parts: Mapping[int, Part]) -> Estimate | Answers | NodeEstimates:
         """Return the estimated mean of all reports, or the single reports if they are kept."""
@@ -320,46 +352,6 @@ def with_known_noise(answer: Estimate, randomizer: Randomizer) -> Estimate:
         return answer  # its standard error is computed from the known noise
     known = math.sqrt(randomizer.variance / max(answer.count, 1))
     return replace(answer, std_error=np.maximum(answer.std_error, known))
-
-
-def _node_part(
-    content: bytes, ask: Ask, coin_step: int, keys: NodeKeys, salt: int, slots: Slots
-) -> Part | None:
-    """Return a node's part of the answer, or None if the users asked cannot have sent it."""
-    try:
-        arrays = Report.from_bytes(content).arrays
-    except MessageError:
-        return None
-    randomizer = ask.randomizer
-    if isinstance(randomizer, NodeSum):
-        read = masked_part if randomizer.shared else node_part
-        return read(arrays, randomizer, slots)
-    if "reports" not in arrays:
-        if ask.single or "sum" not in arrays:
-            return None
-        count = arrays["count"]
-        if count.shape != (1,) or not 1 <= count[0] <= len(slots):
-            return None
-        summary = Summary(int(count[0]), arrays["sum"], arrays["sum_of_squares"])
-        return summary if randomizer.accepts(summary, keys.coins(salt, coin_step, slots)) else None
-    if keys.numbers is not None:
-        arrays = _with_slots(arrays, keys.numbers, slots)
-    if "slots" not in arrays:  # users have numbers in the report only, or in the census only
-        return None
-    answered, reports = arrays["slots"], arrays["reports"]
-    if answered.ndim != 1 or answered.dtype.kind != "u" or not np.isin(answered, slots).all():
-        return None
-    answered = answered.astype(np.int64)
-    if len(np.unique(answered)) != len(answered):
-        return None
-    if not randomizer.well_formed(reports, len(answered)):
-        return None
-    public = arrays.get("public")
-    if public is None:
-        public = _no_data(len(answered), None)
-    if public.dtype != np.float32 or public.shape != _no_data(len(answered), ask.public).shape:
-        return None
-    return Answers(reports, keys.coins(salt, coin_step, answered), public, randomizer)
 
 
 def _with_slots(arrays: Arrays, numbers: Words, slots: Slots) -> Arrays:
