@@ -92,7 +92,7 @@ def run_in_memory(
             return _of_nodes(ask, users, number, num_nodes, rng)
         if number <= len(users):
             asked = order[ask.cohort.low : ask.cohort.high]
-        elif _single(ask):
+        elif ask.single:
             asked = rng.integers(len(users), size=size)
         else:
             each = np.array([_ANSWERS_EACH, _MAX_ANSWERS_EACH]) * len(users) / number
@@ -137,11 +137,6 @@ def _of_nodes(
     return Estimate(mean + noise, np.full(len(mean), error), num_users)
 
 
-def _single(ask: "Ask") -> bool:
-    """Return True if a protocol needs the single reports to a question, not only their mean."""
-    return ask.public is not None or not ask.randomizer.summable
-
-
 def _share_answering(mechanism: Randomizer) -> float:
     """Return the share of a cohort's answers that a simulation has to compute.
 
@@ -168,7 +163,7 @@ def _answered(ask: "Ask", asked: Users, rng: np.random.Generator) -> "Estimate |
     kept = chosen(known, question, words)
     values = compute(kept, question, words)
     reports = mechanism.randomize(values, rng, coins)
-    if _single(ask):
+    if ask.single:
         public = np.zeros((len(asked), 0), np.float32)
         if ask.public is not None:
             public = public_block(kept, question).reshape(len(asked), *ask.public)
