@@ -29,6 +29,13 @@ _COLUMNS = {
     "the rows that they drew; the other standard error is for the population of which they are a "
     "sample.",
 }
+# Columns of the table of steps, those that are left out if they are empty, and other names.
+_STEPS = (
+    *("number", "statistic", "mechanism", "report_bytes", "asked", "reports", "no_budget", "lost"),
+    *("errors", "rejected", "silent", "reasons"),
+)
+_IF_ANY = ("no_budget", "lost", "reasons")
+_NAMES = {"number": "step", "statistic": "question", "report_bytes": "bytes"}
 
 
 def asked(strategy: str, target: str | None, privacy: PrivacySpent | None) -> str:
@@ -82,18 +89,7 @@ def answered(
 def _steps(steps: Sequence[Step]) -> "DataFrame":
     from pandas import DataFrame
 
-    columns = ["asked", "reports", "errors", "rejected", "silent"]
-    for name in ("lost", "no_budget"):
-        if any(getattr(step, name) for step in steps):
-            columns.insert(2, name)
-    reasons = ["; ".join(step.reasons) for step in steps]
-    return DataFrame(
-        {
-            "step": [step.number for step in steps],
-            "question": [step.statistic for step in steps],
-            "mechanism": [step.mechanism for step in steps],
-            "bytes": [step.report_bytes for step in steps],
-            **{c.replace("_", " "): [getattr(step, c) for step in steps] for c in columns},
-            **({"reasons": reasons} if any(reasons) else {}),
-        }
-    )
+    rows = [{**vars(step), "reasons": "; ".join(step.reasons)} for step in steps]
+    table = DataFrame(rows, columns=_STEPS)
+    table = table.drop(columns=[name for name in _IF_ANY if not table[name].any()])
+    return table.rename(columns=_NAMES).rename(columns=lambda name: name.replace("_", " "))
