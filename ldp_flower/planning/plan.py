@@ -3,6 +3,7 @@
 import inspect
 import math
 import textwrap
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -196,6 +197,7 @@ class Plan:
     def _sections(self) -> list[Section]:
         """Return the sections of the page, in reading order."""
         whom = "person" if self.holder == "user" else self.protects
+        protection = f"{guarantee(self.epsilon, self.delta, self.protects)} {TRUSTS[self.noise]}"
         with charts.style():
             axes = charts.detached_axes(_HEIGHT)
             self._draw(axes)
@@ -209,15 +211,11 @@ class Plan:
                 "What no protocol can beat", [listed([str(each) for each in self.lower_bounds])]
             ),
             Section(f"What it costs each {whom}", [self._costs()]),
-            Section("What is protected", [self._protection()]),
+            Section("What is protected", [protection]),
             Section("What to know", [listed(expected.notes)] if expected else []),
             Section("What it does not know", [listed(_UNKNOWN)]),
             Section("Other numbers", [table_of(self._numbers())]),
         ]
-
-    def _protection(self) -> str:
-        meaning = guarantee(self.epsilon, self.delta, self.protects)
-        return f"{meaning} {TRUSTS[self.noise]}"
 
     def _numbers(self) -> "DataFrame":
         """Return the curve as a table of texts, with "refused" for runs that would be refused."""
@@ -417,13 +415,12 @@ def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
 
 
 def _curve(variants: Variants) -> tuple[dict[str, float], ...]:
-    points = []
+    curve = []
     for users, epsilon in variants.points():
-        try:
+        error = low = high = math.nan
+        with suppress(WouldRefuse):
             expected = variants.expect(epsilon, num_users=users)
-            error = (expected.value, expected.low, expected.high)
-        except WouldRefuse:
-            error = (math.nan,) * 3
-        names = ("users", "epsilon", "error", "low", "high")
-        points.append(dict(zip(names, (users, epsilon, *error), strict=True)))
-    return tuple(points)
+            error, low, high = expected.value, expected.low, expected.high
+        point = {"users": users, "epsilon": epsilon, "error": error, "low": low, "high": high}
+        curve.append(point)
+    return tuple(curve)
