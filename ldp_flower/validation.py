@@ -256,16 +256,6 @@ def check_unused(instance: Any, mode: str, *names: str) -> None:
             )
 
 
-def check_optional(instance: Any, *names: str) -> None:
-    """Raise ValueError unless each named attribute of ``instance`` is None or a number above 0.
-
-    The numbers must be finite.
-    """
-    for name in names:
-        if (value := getattr(instance, name)) is not None:
-            check_positive(name, value)
-
-
 # Field types that restrict the numbers that a field accepts.
 Positive = Annotated[float, check_positive]  # above 0 and finite
 Fraction = Annotated[float, check_fraction]  # in (0, 1)
