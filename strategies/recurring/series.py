@@ -249,14 +249,13 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
         self._check_idle()
         with self._opened_series() as self._kept:
             number = collection_to_run(self._kept, collection, self.collections)
-            part = self._kept.part(number)
             if complete(self._kept, number):
                 return self.result()
             if (salt := self._kept.get("salt")) is not None:
                 seed: Any = named.get("seed")
                 if is_integer(seed) and simulated_salt(self, seed) != salt:
                     raise ValueError(f"Expected the seed of the first collection, got {seed}.")
-                part.put("salt", salt)
+                self._kept.part(number).put("salt", salt)
             self._kept.put("begun", number)
             self._number = number
             try:

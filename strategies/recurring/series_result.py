@@ -125,17 +125,13 @@ def levels_of(collected: Sequence[Collected], season: int | None) -> dict[str, A
     collections, so their levels are the raw estimates. With noise at the node the users are the
     same in all collections: only the noise is smoothed, and levels keep the error of sampling.
     """
-    shape = collected[-1].number, len(collected[0].names)
-    raw, errors, of_users = np.full(shape, np.nan), np.full(shape, np.inf), np.full(shape, np.inf)
-    for each in collected:
-        raw[each.number - 1], errors[each.number - 1] = each.values, each.std_errors
-        if each.users_std_errors is not None:
-            of_users[each.number - 1] = each.users_std_errors
+    raw = _rows(collected, "values", np.nan)
+    errors = _rows(collected, "std_errors", np.inf)
     errors[~np.isfinite(raw)] = np.inf
     if collected[-1].change is not None:
         return dict(zip(_LEVELS, (raw, errors) * 3, strict=True))
-    reports = np.zeros((shape[0], 1))
-    reports[[each.number - 1 for each in collected], 0] = [each.reports for each in collected]
+    of_users = _rows(collected, "users_std_errors", np.inf)
+    reports = _rows(collected, "reports", 0)[:, :1]
     at_node = collected[-1].users_std_errors is not None
     # The noise of nodes falls with the number of users, not with its root.
     noise = _averaged_errors(of_users, reports**2) if at_node else _averaged_errors(errors, reports)
@@ -150,6 +146,19 @@ def levels_of(collected: Sequence[Collected], season: int | None) -> dict[str, A
         for name in ("filtered_std_error", "std_error"):
             found[name] = np.hypot(found[name], sampling)
     return {"raw": raw, "raw_std_error": errors, **found}
+
+
+def _rows(collected: Sequence[Collected], name: str, missing: float) -> NDArray[Any]:
+    """Return an attribute of all collections, one row for each, shape (collections, names).
+
+    A number for the whole collection fills its row. Rows without the attribute, and those of
+    skipped collections, are ``missing``.
+    """
+    rows = np.full((collected[-1].number, len(collected[0].names)), missing)
+    for each in collected:
+        if (value := getattr(each, name)) is not None:
+            rows[each.number - 1] = value
+    return rows
 
 
 def _sampling_errors(errors: Floats, of_users: Floats, reports: Floats) -> Floats:
@@ -275,15 +284,9 @@ class SeriesResult(Result):
     @classmethod
     def of(cls, collected: Sequence[Collected], season: int | None, **about: Any) -> Self:
         """Return the result of these collections; ``about`` has the result's other attributes."""
-        last, so_far = collected[-1], collected[-1].number
-        counts = np.zeros((3, so_far), np.int64)
-        changes = np.full((2, so_far, len(last.names)), np.nan)
-        changes[1] = np.inf
-        for each in collected:
-            counts[:, each.number - 1] = each.num_users, each.asked, each.reports
-            if each.change is not None and each.change_std_error is not None:
-                changes[:, each.number - 1] = each.change, each.change_std_error
-        users, asked, reports = counts
+        last = collected[-1]
+        counts = ("num_users", "asked", "reports")
+        users, asked, reports = (_rows(collected, count, 0)[:, 0] for count in counts)
         permanent = last.change is not None
         levels = levels_of(collected, season)
         return cls(
@@ -303,8 +306,8 @@ class SeriesResult(Result):
             users=users,
             asked=asked,
             reports=reports,
-            change=changes[0] if permanent else None,
-            change_std_error=changes[1] if permanent else None,
+            change=_rows(collected, "change", np.nan) if permanent else None,
+            change_std_error=_rows(collected, "change_std_error", np.inf) if permanent else None,
             **about,
         )
 
