@@ -2,9 +2,9 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -53,6 +53,9 @@ class CollectOnce(FeatureStrategy[R]):
 
     guarantee = (guarantees.USER_BY_METHOD, guarantees.NON_INTERACTIVE, guarantees.ENFORCED)
 
+    #: Names of the parameters that are bounds at which users clip their data.
+    _clipped: ClassVar[tuple[str, ...]] = ("feature_bound", "target_bound")
+
     delta: Fraction | None = None
     method: Method = "auto"
 
@@ -98,17 +101,14 @@ class CollectOnce(FeatureStrategy[R]):
         return cls(features_of(setting, cls), epsilon=epsilon)
 
     @property
-    def _length_of_rows(self) -> Octave:
-        return DistanceOctave(np.zeros(self.dim))
-
-    @property
-    def _size_of_targets(self) -> Octave:
-        return ResidualOctave(np.zeros(self.dim), 0.0)
-
-    @property
-    @abstractmethod
-    def _bounds(self) -> Mapping[str, DeclaredBound]:
-        """The bounds that the user has declared, by name, each with the question that checks it."""
+    def _bounds(self) -> dict[str, DeclaredBound]:
+        """The declared bounds at which users clip, by name, with the questions that check them."""
+        zeros = np.zeros(self.dim)
+        octaves: dict[str, Octave] = {
+            "feature_bound": DistanceOctave(zeros),
+            "target_bound": ResidualOctave(zeros, 0.0),
+        }
+        return {name: DeclaredBound(getattr(self, name), octaves[name]) for name in self._clipped}
 
     def protocol(self, run: Run) -> Protocol:
         """Query users for the chosen method, and some users for the effect of the bounds.

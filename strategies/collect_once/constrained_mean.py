@@ -1,7 +1,6 @@
 """ConstrainedMean: a strategy for a sparse mean in many dimensions from one collection."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,6 @@ from ..forecasts.populations import MeanUsers
 from ..numerics.denoising import garrote, project_on_l1_ball, soften
 from ..numerics.first_order import fista
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
-from ..subprotocols.beyond_bounds import DeclaredBound
 from .base import MAX_REPORT, Once, ProjectedCollection
 
 # Assumptions of a plan: norm of the mean and users' distance from it, in units of feature_bound;
@@ -72,6 +70,7 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
     )
 
     plans_with = frozenset({"num_features"})
+    _clipped = ("feature_bound",)
 
     l1_bound: Positive | None = None
 
@@ -104,10 +103,6 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
                 f"coordinates; the others are 0. Users lie {_PLANNED_SPREAD} of it from the mean.",
             ),
         )
-
-    @property
-    def _bounds(self) -> Mapping[str, DeclaredBound]:
-        return {"feature_bound": DeclaredBound(self.feature_bound, self._length_of_rows)}
 
     def _by_moments(self, run: Run, everyone: Cohort) -> Once[LinearResult]:
         size = self.projected_dim or self.dim

@@ -1,7 +1,6 @@
 """ConstrainedRegression: a strategy for linear regression in an l1 ball from one collection."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +14,6 @@ from ..forecasts.populations import SphereUsers
 from ..numerics.denoising import project_on_l1_ball
 from ..numerics.first_order import fista
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
-from ..subprotocols.beyond_bounds import DeclaredBound
 from .base import MAX_REPORT, Once, ProjectedCollection, check_report
 from .moment_losses import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 
@@ -96,13 +94,6 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
                 "are as long as the bound, in any direction.",
             ),
         )
-
-    @property
-    def _bounds(self) -> Mapping[str, DeclaredBound]:
-        return {
-            "feature_bound": DeclaredBound(self.feature_bound, self._length_of_rows),
-            "target_bound": DeclaredBound(self.target_bound, self._size_of_targets),
-        }
 
     def _by_moments(self, run: Run, everyone: Cohort) -> Once[LinearResult]:
         size = self.projected_dim or self.dim

@@ -1,7 +1,6 @@
 """KernelRidgeRegression: a strategy for a smooth function of features from one collection."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ from ldp_flower.validation import Floats, Positive, check_integer
 
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
 from ..runtime.coefficients import as_rows
-from ..subprotocols.beyond_bounds import DeclaredBound
 from .base import CollectOnce, Once, largest_dim
 from .moment_losses import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 
@@ -139,6 +137,8 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
         "which no public number shows: simulate it with functions like yours."
     )
 
+    _clipped = ("target_bound",)
+
     num_features: int = 16
     length_scale: Positive = 1.0
     target_bound: Positive = 1.0
@@ -148,10 +148,6 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
         check_integer("num_features", self.num_features, 2, _MAX_FEATURES)
         if self.num_features % 2:
             raise ValueError(f"Expected an even num_features, got {self.num_features}.")
-
-    @property
-    def _bounds(self) -> Mapping[str, DeclaredBound]:
-        return {"target_bound": DeclaredBound(self.target_bound, self._size_of_targets)}
 
     def _by_moments(self, run: Run, everyone: Cohort) -> Once[KernelResult]:
         weights = (PRODUCT_WEIGHT, SQUARE_WEIGHT)

@@ -1,7 +1,7 @@
 """SmoothGlm: a strategy for smooth generalised linear models from one collection."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -167,11 +167,11 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         return list(tensor_powers(self.degree, self._stride))
 
     @property
-    def _bounds(self) -> Mapping[str, DeclaredBound]:
-        rows = {"feature_bound": DeclaredBound(self.feature_bound, self._length_of_rows)}
-        if self.link == "logistic":  # classes are never clipped
-            return rows
-        return rows | {"target_bound": DeclaredBound(self.target_bound, self._size_of_targets)}
+    def _bounds(self) -> dict[str, DeclaredBound]:
+        bounds = super()._bounds
+        if self.link == "logistic":
+            del bounds["target_bound"]  # classes are never clipped
+        return bounds
 
     def _by_moments(self, run: Run, everyone: Cohort) -> Once[GlmResult]:
         size = self.projected_dim or self.dim
