@@ -36,11 +36,9 @@ from ..subprotocols.permanent import (
     level_of,
 )
 from ..table_models.private_evaluation import PrivateEvaluation
-from .season import PERIODS
-from .series_result import (
+from .collected import (
     BitsResult,
     Collected,
-    SeriesResult,
     all_complete,
     collection_to_run,
     complete,
@@ -48,6 +46,8 @@ from .series_result import (
     keep_bits,
     kept_bits,
 )
+from .season import PERIODS
+from .series_result import SeriesResult
 
 _MAX_COLLECTIONS = 1000  # the levels of 1,000 collections of one estimate take a second to compute
 
