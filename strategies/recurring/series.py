@@ -23,11 +23,11 @@ from ldp_flower.validation import (
 
 from ..runtime import Card, LdpStrategy, Run, TooFewReports
 from ..runtime.at_node import AtNode
-from ..runtime.live_run import simulated_salt
 from ..runtime.plain import to_plain
 from ..runtime.population import MAX_USERS, Panel, Population, SizeOnlyPopulation, fewest_users
 from ..runtime.run import AnyProtocol, Arguments
 from ..runtime.run_store import LATER, Print, RunStore, prints_of, recognise
+from ..runtime.start import simulated_salt
 from ..subprotocols.permanent import (
     AsksPermanently,
     PermanentForm,

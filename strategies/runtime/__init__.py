@@ -2,7 +2,7 @@
 
 from .ask import Answers as Answers
 from .ask import Ask as Ask
-from .ask import Asked as Asked
+from .asked import Asked as Asked
 from .base import Card as Card
 from .base import LdpStrategy as LdpStrategy
 from .coefficients import FeatureStrategy as FeatureStrategy

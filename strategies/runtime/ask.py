@@ -1,11 +1,8 @@
 """Questions of a protocol to cohorts: their messages, and the checks and sums of the replies."""
 
 import math
-from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
 
 import numpy as np
 from flwr.app import RecordDict
@@ -15,96 +12,15 @@ from ldp_flower.guarantee.messages import NUMBERS, MessageError, NodeKeys, Query
 from ldp_flower.guarantee.shared_sums import SET
 from ldp_flower.guarantee.training import with_query
 from ldp_flower.questions import Arrays, Question
-from ldp_flower.randomizers import Estimate, NodeSum, Randomizer, RecordMechanism, Summary
-from ldp_flower.randomizers.sums import PARTS
+from ldp_flower.randomizers import Estimate, NodeSum, Randomizer, Summary
 from ldp_flower.randomness import Words
 from ldp_flower.validation import Floats, PlainFields
 
-from .facts import PrivacySpent
+from .asked import Asked
 from .named_study import NamedStudy
 from .node_sums import NodeSums, mean_of_sums, node_part
 from .population import Cohort, Population
 from .shared_sums import Chosen, MaskedSum, masked_part, unmasked
-
-
-class Asked(ABC):
-    """Base class of the questions that one step asks a cohort.
-
-    Attributes
-    ----------
-    cohort : Cohort
-        The users to ask.
-    min_reports : int or None
-        Smallest number of reports with which the run goes on; None means a quarter of the
-        strategy's ``min_reports``.
-    condensed : bool
-        True if the store replaces the nodes' answers by their aggregate once a step is over, for
-        example since each answer is large.
-    """
-
-    cohort: Cohort
-    min_reports: int | None
-    condensed: ClassVar[bool] = False
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """Name by which results list the question."""
-
-    @property
-    @abstractmethod
-    def mechanism(self) -> str:
-        """Name of the mechanism that randomises the answers."""
-
-    @property
-    @abstractmethod
-    def report_bytes(self) -> int:
-        """Size of one user's report in bytes."""
-
-    @abstractmethod
-    def for_coin(self, coin: int) -> "Asked":
-        """Return the question, adapted to its cohort's public random number ``coin``."""
-
-    def addressed(self, population: Population) -> dict[int, Slots]:
-        """Return which users to ask, as slots by node."""
-        return population.addressed(self.cohort)
-
-    @abstractmethod
-    def sent(self, salt: int, number: int, numbered: bool) -> RecordDict:
-        """Return the content of the message to a node.
-
-        ``salt`` is the run's public salt, and ``number`` is the step's number on the wire.
-        ``numbered`` is True if the node's users have numbers.
-        """
-
-    @abstractmethod
-    def read(self, content: RecordDict) -> bytes:
-        """Return a reply as bytes for the store; raise MessageError if it is invalid."""
-
-    @abstractmethod
-    def part(
-        self, content: bytes, keys: NodeKeys, salt: int, number: int, slots: Slots
-    ) -> Any | None:
-        """Return a node's part of the answer, with its ``count`` of users.
-
-        Return None if the users who were asked cannot have sent it.
-        """
-
-    @abstractmethod
-    def together(self, parts: Mapping[int, Any]) -> Any:
-        """Return the answer, made of the parts by node; it has a ``count`` of users."""
-
-    def metrics(self, answer: Any) -> dict[str, int | float]:
-        """Return the metrics of an answer, by name, that results list beside a step's counts."""
-        return {}
-
-    def to_bytes(self, answer: Any) -> bytes:
-        """Return an answer as bytes for the store, if the question is ``condensed``."""
-        raise NotImplementedError
-
-    def from_bytes(self, kept: bytes) -> Any:
-        """Return the answer that :meth:`to_bytes` has turned into bytes."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -298,49 +214,6 @@ class Ask(PlainFields, Asked):
             numbered,
         )
         return query if self.study is None else self.study.naming(query)
-
-
-def privacy_spent(asked: Sequence[Ask], unit: str, seeded: bool) -> PrivacySpent:
-    """Return the largest cost that any user has from answering all these questions."""
-    # Costs add up where cohorts overlap. The largest sum is that at the low end of some cohort.
-    places = {ask.cohort.low for ask in asked}
-    costs = [
-        _charged([ask.randomizer for ask in asked if ask.cohort.low <= at < ask.cohort.high])
-        for at in places
-    ]
-    sums = [ask.randomizer for ask in asked if isinstance(ask.randomizer, NodeSum)]
-    shared = any(mechanism.shared for mechanism in sums)
-    return PrivacySpent(
-        max(sum(mechanism.epsilon for mechanism in those) for those in costs),
-        max(sum(mechanism.delta for mechanism in those) for those in costs),
-        unit,
-        all(ask.randomizer.exact for ask in asked),
-        seeded,
-        noise="shared" if shared else "node" if sums else "user",
-        alone=max(sum(map(_alone, those)) for those in costs) if shared else None,
-    )
-
-
-def _alone(mechanism: Randomizer) -> float:
-    return mechanism.alone if isinstance(mechanism, NodeSum) else mechanism.epsilon
-
-
-def _charged(mechanisms: Sequence[Randomizer]) -> list[Randomizer]:
-    """Return the mechanisms that are charged; a plan's later reports are paid with its first."""
-    plans = Counter[str]()
-    charged = []
-    for mechanism in mechanisms:
-        if isinstance(mechanism, NodeSum):
-            before = plans[mechanism.plan]
-            plans[mechanism.plan] += mechanism.parts
-            if before and plans[mechanism.plan] <= PARTS:
-                continue
-        if isinstance(mechanism, RecordMechanism):
-            plans[mechanism.plan] += 1
-            if plans[mechanism.plan] % mechanism.steps != 1 % mechanism.steps:
-                continue
-        charged.append(mechanism)
-    return charged
 
 
 def with_known_noise(answer: Estimate, randomizer: Randomizer) -> Estimate:

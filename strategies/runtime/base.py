@@ -36,12 +36,13 @@ from ldp_flower.validation import (
 from .at_node import AtNode
 from .guarantees import AT_NODE, with_guarantee
 from .hooks import Hooks
-from .live_run import LiveRun, start_run
+from .live_run import LiveRun
 from .population import MAX_USERS_PER_NODE
 from .progress import Callback, Reporter
 from .result import Result
 from .run import Arguments
 from .run_store import LATER, RunStore, printed, recognise
+from .start import start_run
 
 logger = logging.getLogger("flwr")
 

@@ -15,7 +15,8 @@ from ldp_flower.guarantee.messages import CENSUS, QUERY, ErrorCode, MessageError
 from ldp_flower.guarantee.shared_sums import COMMIT, Committed
 from ldp_flower.guarantee.training import PUBLIC, census
 
-from .ask import Ask, Asked
+from .ask import Ask
+from .asked import Asked
 from .census import Facts, census_content, census_facts, schema_mismatch
 from .delivery import Delivery, Replied
 from .facts import Step

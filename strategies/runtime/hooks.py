@@ -13,7 +13,7 @@ from ldp_flower.data.schema import Schema
 from ldp_flower.guarantee.messages import NodeKeys
 from ldp_flower.refusals import TooFew
 
-from .ask import privacy_spent
+from .cost import privacy_spent
 from .exchange import means_of
 from .facts import PrivacySpent
 from .population import Population, SizeOnlyPopulation, fewest_users

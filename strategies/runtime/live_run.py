@@ -1,9 +1,7 @@
 """LiveRun: a run that sends its questions to nodes, from the census to the result."""
 
-import hashlib
 import logging
 import math
-import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,15 +11,15 @@ from typing import Any, TypeVar
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
-from ldp_flower.guarantee.messages import HASH_END
 from ldp_flower.randomizers import NodeSum
 from ldp_flower.randomizers.sums import PARTS
 from ldp_flower.randomness import public_coin
 from ldp_flower.refusals import TooFew
 
-from .ask import Ask, Asked, with_known_noise
+from .ask import Ask, with_known_noise
+from .asked import Asked
 from .at_node import SPARE
-from .census import Facts, advice, wait_for_nodes, with_features
+from .census import Facts
 from .exchange import Exchange
 from .facts import SPENT, Step
 from .hooks import Hooks
@@ -63,15 +61,6 @@ _MAY_HAVE_SPENT = (
 _FREE = "Start again with {}: whoever has paid for an answer that did not come pays nothing more."
 _ANEW = "No store was given, so another run costs them budget again."
 _REHEARSED = "{} of the nodes ran in rehearsal mode: their reports hold only noise."
-_SEEDED = (
-    "Expected no seed outside a simulation, where runs with the same one would all ask the same "
-    "users first. Nobody has been asked anything but the census."
-)
-_OTHER_SCHEMA = (
-    "Expected all nodes to have the schema of this strategy: of {} with another one the first is "
-    "node {}, where {}. Agree on one schema (`Schema.to_dict`). Nobody has been asked anything "
-    "but the census."
-)
 
 
 class LiveRun(Run):
@@ -352,78 +341,3 @@ class LiveRun(Run):
             result.schema = strategy.row_schema
         result.privacy = strategy.cost(self._asked, self._seeded)
         return result
-
-
-def simulated_salt(strategy: Hooks, seed: int) -> int:
-    """Return the salt of a simulated run.
-
-    Strategies with noise at the node that one app starts with one seed have plans of their own, so
-    the salt depends on their arguments.
-    """
-    if strategy.noise == "user":
-        return seed % HASH_END
-    content = repr((type(strategy).__name__, strategy.prints(), seed)).encode()
-    return int.from_bytes(hashlib.sha256(content).digest()[:8]) % HASH_END
-
-
-def start_run(
-    strategy: Hooks,
-    grid: Grid,
-    kept: RunStore,
-    arguments: Arguments,
-    *,
-    timeout: float,
-    num_nodes: int | None,
-    roster_timeout: float,
-    max_users_per_node: int,
-    seed: int | None,
-) -> LiveRun:
-    """Take the census of the nodes; return the run with its first question.
-
-    Parameters and exceptions are those of the strategy's ``start``.
-    """
-    study = NamedStudy.of(strategy.study, strategy.study_key)
-    if kept.get("roster") is None:
-        roster = wait_for_nodes(grid, num_nodes, roster_timeout, strategy.fewest_nodes)
-        kept.put("roster", roster)
-    digests = None if strategy.row_schema is None else strategy.row_schema.digests()
-    exchange = Exchange(kept, strategy.carrier, digests)
-    if not kept.get("step 0 complete"):
-        content = strategy.census_content(arguments)
-        exchange.collect(grid, 0, exchange.census_messages(kept.get("roster"), content), timeout)
-    nodes, step = exchange.census(kept.get("roster"), max_users_per_node)
-    if others := exchange.other_schemas():
-        node, difference = next(iter(others.items()))
-        raise ValueError(_OTHER_SCHEMA.format(len(others), node, difference))
-    if not nodes:
-        hint = advice(exchange.census_failures().values())
-        if step.silent:
-            raise TimeoutError(
-                f"No node gave a valid answer to the census within {timeout:g} s. {step}{hint}"
-            )
-        why = f"No node answered the census as it should. {step}{hint}"
-        raise TooFewReports(TooFew(why, "answers"))
-    kept.put("step 0 complete", True)
-    if seed is not None and not all(facts.simulated for facts in nodes.values()):
-        raise ValueError(_SEEDED)
-    if kept.get("salt") is None:
-        salt = secrets.randbits(63) if seed is None else simulated_salt(strategy, int(seed))
-        kept.put("salt", salt)
-    name = type(strategy).__name__
-    fitting = with_features(nodes, strategy.row_features, name, strategy.users_advice)
-    keys = {node: facts.keys for node, facts in fitting.items()}
-    population = strategy.population(keys, kept.get("salt"))
-    asked, others = [*fitting.values()], len(nodes) - len(fitting)
-    run = LiveRun(strategy, population, arguments, exchange, kept, step, asked, others, study)
-    logger.info("[CENSUS] %d users", run.facts.num_users)
-    if (card := getattr(strategy, "card", None)) is not None:
-        logger.info("\t├── steps to come: %s", card.rounds)
-    logger.info("\t└──> %s", step)
-    try:
-        strategy.check_census(run)
-        run.begin()
-    except TooFewReports as refused:
-        few = strategy.refusal(run.facts.num_users, arguments, population.num_nodes)
-        few = few or refused.refusal
-        raise TooFewReports(few) from None
-    return run

@@ -9,7 +9,8 @@ from flwr.app import ArrayRecord, ConfigRecord
 
 from ldp_flower.refusals import TooFew
 
-from .ask import Ask, Asked
+from .ask import Ask
+from .asked import Asked
 from .population import Cohort, Part, Population
 from .result import Result
 
