@@ -1,7 +1,8 @@
 """Planning: the expected error of a protocol, from public numbers, before any query."""
 
 from ..expectation import Expectation, LowerBound, NoPlan, Plannable, Setting, WouldRefuse
-from .plan import Plan, plan
+from .plan import plan
+from .result import Plan
 from .variants import expectation
 
 __all__ = [
