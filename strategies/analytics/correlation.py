@@ -19,8 +19,8 @@ from ldp_flower.validation import Floats
 from ..numerics.normal_scale import quantiles
 from ..runtime import Card, Protocol, Result, Run, guarantees
 from ..runtime.at_node import AtNode
+from ..runtime.prints import LATER
 from ..runtime.result import frame
-from ..runtime.run_store import LATER
 from ..sums.budget import Budget
 from ..sums.correlations import ask_correlations, noise_of_product
 from .base import ColumnStrategy, columns_of

@@ -31,7 +31,7 @@ from ..numerics.value_scale import ValueScale
 from ..runtime import Answers, Ask, Card, Protocol, Run, TooFewReports, guarantees
 from ..runtime.at_node import AtNode
 from ..runtime.population import fewest_users
-from ..runtime.run_store import LATER
+from ..runtime.prints import LATER
 from ..sums.budget import Budget
 from ..sums.tree import Function, ask_function, users_for_ranks
 from .base import ColumnStrategy

@@ -27,8 +27,8 @@ from ..forecasts.populations import table_users
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
 from ..runtime import Ask, Card, Cohort, Protocol, Run, guarantees
 from ..runtime.at_node import AtNode
+from ..runtime.prints import LATER
 from ..runtime.result import HALF_WIDTH_95
-from ..runtime.run_store import LATER
 from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
 from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
 from ..sums.budget import Budget

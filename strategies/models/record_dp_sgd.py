@@ -24,9 +24,9 @@ from ldp_flower.validation import check_choice, check_integer, check_unused
 from ..forecasts.populations import features_of
 from ..runtime import Asked, Card, LdpStrategy, Run, TooFewReports, ask_on
 from ..runtime.facts import PrivacySpent
+from ..runtime.prints import LATER, Print, printed
 from ..runtime.result import HALF_WIDTH_80
 from ..runtime.run import Arguments
-from ..runtime.run_store import LATER, Print, printed
 from ..sums.networks import arrays_of, network_of
 from .network_rounds import NetworkAsk, PlanEnd, RecordDpSgdResult
 from .schedule import LONGEST_PATH, LONGEST_STEP

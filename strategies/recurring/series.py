@@ -25,8 +25,9 @@ from ..runtime import Card, LdpStrategy, Run, TooFewReports
 from ..runtime.at_node import AtNode
 from ..runtime.plain import to_plain
 from ..runtime.population import MAX_USERS, Panel, Population, SizeOnlyPopulation, fewest_users
+from ..runtime.prints import LATER, Print, prints_of, recognise
 from ..runtime.run import AnyProtocol, Arguments
-from ..runtime.run_store import LATER, Print, RunStore, prints_of, recognise
+from ..runtime.run_store import RunStore
 from ..runtime.start import simulated_salt
 from ..subprotocols.permanent import (
     AsksPermanently,

@@ -8,8 +8,8 @@ from ldp_flower.guarantee.budget import NOISE
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Fraction, check_integer, check_unused
 
+from .prints import LATER
 from .run import Run, TooFewReports
-from .run_store import LATER
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -38,10 +38,11 @@ from .guarantees import AT_NODE, with_guarantee
 from .hooks import Hooks
 from .live_run import LiveRun
 from .population import MAX_USERS_PER_NODE
+from .prints import LATER, printed, recognise
 from .progress import Callback, Reporter
 from .result import Result
 from .run import Arguments
-from .run_store import LATER, RunStore, printed, recognise
+from .run_store import RunStore
 from .start import start_run
 
 logger = logging.getLogger("flwr")

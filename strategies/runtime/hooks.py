@@ -17,8 +17,8 @@ from .cost import privacy_spent
 from .exchange import means_of
 from .facts import PrivacySpent
 from .population import Population, SizeOnlyPopulation, fewest_users
+from .prints import Print, prints_of
 from .run import AnyProtocol, Arguments, Run, TooFewReports
-from .run_store import Print, prints_of
 
 logger = logging.getLogger("flwr")
 

@@ -34,8 +34,8 @@ from ..runtime import (
     guarantees,
 )
 from ..runtime.at_node import AtNode
+from ..runtime.prints import LATER
 from ..runtime.result import frame, interval
-from ..runtime.run_store import LATER
 from ..subprotocols.scales import number_randomizer
 from ..sums import evaluation as sums
 from ..sums.budget import Budget

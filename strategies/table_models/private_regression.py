@@ -21,8 +21,8 @@ from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..runtime import Card, Cohort, LdpStrategy, Protocol, Run, TooFewReports, guarantees
 from ..runtime.at_node import AtNode
 from ..runtime.coefficients import contrasts
+from ..runtime.prints import LATER
 from ..runtime.result import HALF_WIDTH_95
-from ..runtime.run_store import LATER
 from ..subprotocols.size_histogram import SizeHistogram
 from ..subprotocols.standardisation import (
     Standardisation,

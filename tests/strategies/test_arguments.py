@@ -15,7 +15,7 @@ from ldp_flower.guarantee.training import digest
 from ldp_flower.strategies import Counts, LdpStrategy, TooFewReports
 from ldp_flower.strategies.catalogue import PUBLIC
 from ldp_flower.strategies.models.record_dp_sgd import linear_network
-from ldp_flower.strategies.runtime.run_store import printed
+from ldp_flower.strategies.runtime.prints import printed
 
 DIM, NODES, ROUNDS = 6, 10, 8
 SCHEMA = Schema({f"x{j}": Numeric(-4, 4) for j in range(1, DIM)}, "y", Numeric(-4, 4))

@@ -25,7 +25,8 @@ from ldp_flower.strategies import (
     PrivateEvaluation,
 )
 from ldp_flower.strategies.catalogue import PUBLIC
-from ldp_flower.strategies.runtime.run_store import RunStore, printed, prints_of
+from ldp_flower.strategies.runtime.prints import printed, prints_of
+from ldp_flower.strategies.runtime.run_store import RunStore
 
 DIM = 1500
 
