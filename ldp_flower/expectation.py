@@ -82,7 +82,10 @@ class Setting(PlainFields):
             check_range("variance_between", self.variance_between, 0, 1)
 
     def given(self) -> set[str]:
-        """Return the names of the setting's numbers that differ from their defaults."""
+        """Return the names of the numbers that differ from their defaults.
+
+        A plan refuses those of them that it would not read.
+        """
         return {each.name for each in fields(self) if getattr(self, each.name) != each.default}
 
 
@@ -125,7 +128,7 @@ class Expectation(PlainFields):
                 f"Expected 0 <= low <= value <= high, got {self.low}, {self.value}, {self.high}."
             )
         if not self.randomizers:
-            raise ValueError("Expected the mechanisms that users answer with, got none.")
+            raise ValueError("Expected at least one mechanism in randomizers, got none.")
 
     @property
     def report_bytes(self) -> int:
@@ -184,7 +187,7 @@ class Plannable:
     plans_with: ClassVar[frozenset[str]] = frozenset()
     #: True if a strategy knows how many features a row has, so that a setting need not state it.
     sized: ClassVar[bool] = True
-    #: Places where a strategy can have noise added.
+    #: Places where a strategy can have noise added: "user", "node", "shared".
     noises: ClassVar[tuple[str, ...]] = ("user",)
     #: Reason why there is no plan, as a whole sentence; empty if there is a plan.
     no_plan: ClassVar[str] = ""

@@ -74,6 +74,7 @@ def _is_number(part: int | NDArray[np.integer[Any]]) -> bool:
 def derive(*parts: int | NDArray[np.integer[Any]]) -> Words:
     """Return 64-bit hashes of integers, or of arrays of integers that are broadcast together.
 
+    They are the states of users' streams of random words, and public random numbers.
     A hash depends on all parts in their order; integers are taken modulo 2**64. The result is an
     array of uint64 of the broadcast shape, with at least one dimension.
     """
@@ -95,7 +96,10 @@ def derive(*parts: int | NDArray[np.integer[Any]]) -> Words:
 
 
 def public_coin(*parts: int) -> int:
-    """Return a hash of the integers ``parts``: 63 bits, which fit into Flower's records."""
+    """Return a public random number, a hash of the integers ``parts`` such as a salt and a step.
+
+    Server and clients compute the same number. It has 63 bits, which fit into Flower's records.
+    """
     return int(derive(*parts)[0] >> np.uint64(1))
 
 
@@ -112,7 +116,7 @@ def _finer(uniform: float, further: Words) -> float:
 
 
 def drawable(probability: ArrayLike) -> Floats:
-    """Return probabilities, rounded up to multiples of 2**-52.
+    """Return probabilities, rounded up to multiples of 2**-52, which events can have exactly.
 
     A uniform is below such a number with exactly this probability. The probabilities are first
     raised by a factor of 1 + 1e-15, which is larger than a few rounding errors.
@@ -129,7 +133,10 @@ class RandomSource(ABC):
         """Draw uniform 64-bit words of the given shape."""
 
     def blocks(self, users: int, size: int) -> Iterator[tuple[slice, "RandomSource"]]:
-        """Yield blocks of ``size`` users, as slices, each with the source for its draws."""
+        """Yield blocks of ``size`` users, as slices, each with the source for its draws.
+
+        Mechanisms randomise large numbers of users block by block, to save memory.
+        """
         for start in range(0, users, size):
             yield slice(start, min(start + size, users)), self
 
@@ -227,7 +234,7 @@ class _Streams(RandomSource):
             raise ValueError(f"Expected {self._users} users, got {users}.")
 
     def blocks(self, users: int, size: int) -> Iterator[tuple[slice, RandomSource]]:
-        """Yield consecutive blocks of users, each with the streams of its users.
+        """Yield consecutive blocks of ``size`` users, each with the streams of its users.
 
         The next draw from this source continues where the blocks have ended.
         """

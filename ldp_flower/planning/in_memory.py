@@ -150,6 +150,7 @@ def _share_answering(mechanism: Randomizer) -> float:
 
 
 def _answered(ask: "Ask", asked: Users, rng: np.random.Generator) -> "Estimate | Answers":
+    """Return the answer of some users in memory, for a cohort that may have more users."""
     from ..clients.arithmetic import chosen, with_places
     from ..clients.statistics import compute, public_block
     from ..strategies.runtime.ask import Answers
@@ -212,9 +213,9 @@ class _Runs(NamedTuple):
 
 
 class Simulations:
-    """Simulated runs of one strategy, for all numbers of users and all epsilons.
+    """Simulated runs of one strategy, for all numbers of users and all epsilons that a plan tries.
 
-    Synthetic users are drawn once.
+    Synthetic users are drawn once, and the errors of runs are kept.
 
     If fewer runs are made than before, they use the draws whose errors were nearest to the median.
     A few of these draws show changes of the error better than many random draws.
@@ -222,7 +223,7 @@ class Simulations:
 
     def __init__(self) -> None:
         self._drawn: dict[tuple[str, int, bool, int], Drawn] = {}
-        self._told: dict[tuple[str, float, int, int, int], _Runs] = {}
+        self._known: dict[tuple[str, float, int, int, int], _Runs] = {}
         self._typical: list[int] = []
 
     def expectation(
@@ -243,11 +244,11 @@ class Simulations:
         if number < num_users and (few := strategy.refusal(number, num_nodes=num_nodes)):
             number = min(num_users, _ENOUGH * (few.needed or num_users))
         key = repr(replace(population, notes=())), strategy.epsilon, number, num_nodes, runs
-        if key not in self._told:
-            self._told[key] = self._runs(strategy, population, number, num_nodes, runs)
-        told = self._told[key]
+        if key not in self._known:
+            self._known[key] = self._runs(strategy, population, number, num_nodes, runs)
+        known = self._known[key]
         beyond = (number / num_users) ** population.power
-        errors = beyond * told.errors
+        errors = beyond * known.errors
         finite = errors[np.isfinite(errors)]
         low, value, high = np.quantile(finite if len(finite) else [population.useless], _QUANTILES)
         if runs > len(self._typical):
@@ -257,13 +258,13 @@ class Simulations:
             value=float(value),
             low=float(low),
             high=float(high),
-            rounds=told.rounds,
-            randomizers=told.randomizers,
+            rounds=known.rounds,
+            randomizers=known.randomizers,
             assumes=population.assumes,
             notes=(
                 *population.notes,
                 *_doubts(errors, population.useless),
-                *(_ALSO.format(name, beyond * error) for name, error in told.others.items()),
+                *(_ALSO.format(name, beyond * error) for name, error in known.others.items()),
             ),
         )
 
@@ -299,6 +300,7 @@ class Simulations:
 
 
 def _doubts(errors: Floats, useless: float) -> Iterator[str]:
+    """Yield notes if errors of runs differ much, or are as large as the error of asking nobody."""
     low, _, high = np.quantile(np.minimum(errors, useless), _QUANTILES)
     if high > _APART * low:
         yield _UNSURE

@@ -115,10 +115,11 @@ def plan(
         text = f"Expected no {{}} with {kind.__name__}, whose plan does not depend on it, got "
         raise WrongSetting(name, f"{text}{getattr(setting, name)!r}.")
     epsilon = protocol.epsilon if epsilon is None else float(epsilon)
-    return _made(kind, Variants(protocol, setting, epsilon, noise), target)
+    return _plan_of(kind, Variants(protocol, setting, epsilon, noise), target)
 
 
-def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
+def _plan_of(kind: Any, variants: Variants, target: float | None) -> Plan:
+    """Return the plan of a strategy's class, with the changes that reach the target error."""
     expected, few = None, None
     try:
         expected = variants.expect()
@@ -156,6 +157,7 @@ def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
 
 
 def _curve(variants: Variants) -> tuple[dict[str, float], ...]:
+    """Return the errors at other users and epsilons; NaN where a run would be refused."""
     curve = []
     for users, epsilon in variants.points():
         error = low = high = math.nan

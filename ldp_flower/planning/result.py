@@ -131,6 +131,7 @@ class Plan:
         return f"Expected: {self.expected.error} {value}; in 8 runs of 10 {low} to {high}."
 
     def _ways(self) -> list[str]:
+        """Return a sentence on the changes that reach the target, in a list."""
         features = "feature" if self.holder == "user" else "parameter"
         nouns = {"users": self.holder, "features": features}
         ways = [

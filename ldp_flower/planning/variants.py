@@ -139,7 +139,7 @@ class Variants:
                     self._simulations,
                 )
                 if self._runs and isinstance(own, Expectation) and own.value:
-                    self._known[at] = self._beside(own, found, *at)
+                    self._known[at] = self._adjusted(own, found, *at)
             except WouldRefuse as refusal:
                 self._known[at] = refusal
         expected = self._known[at]
@@ -147,14 +147,14 @@ class Variants:
             raise expected
         return expected
 
-    def _beside(
+    def _adjusted(
         self, own: Expectation, found: Expectation, setting: Setting, epsilon: float
     ) -> Expectation:
-        """Return an expectation from few runs, adjusted to ``own`` from many runs.
+        """Return the expectation ``found`` by few runs, adjusted to ``own`` by many runs.
 
-        ``own`` is the expectation at the given setting.
-        Its error is not smaller than at the given setting if it has at most as many users and as
-        large an epsilon. Its range is in proportion to the range at the given setting.
+        ``own`` is the expectation at the setting that the plan is made for. With at most as many
+        users and as large an epsilon, the error is not smaller than there. The range is in
+        proportion to the range there.
         """
         value = found.value
         if epsilon <= self.epsilon and setting.num_features == self.setting.num_features:
@@ -170,7 +170,7 @@ class Variants:
         own = self.setting.num_users
         stride = _FAR_USERS, self._near
         least = _least(lambda n: self.error(num_users=round(n)), target, own, 1, MOST_USERS, stride)
-        return None if least is None else _up(least)
+        return None if least is None else _rounded_up(least)
 
     def epsilon_for(self, target: float) -> float | None:
         """Return the least epsilon with an expected error of at most ``target``, to two digits.
@@ -180,7 +180,7 @@ class Variants:
         start = min(max(self.epsilon, _LEAST_EPSILON), MOST_EPSILON)
         stride = _FAR, self._near
         least = _least(self.error, target, start, _LEAST_EPSILON, MOST_EPSILON, stride)
-        return None if least is None else min(_up(100 * least) / 100, MOST_EPSILON)
+        return None if least is None else min(_rounded_up(100 * least) / 100, MOST_EPSILON)
 
     def features_for(self, target: float) -> int | None:
         """Return the largest number of features with an expected error of at most ``target``.
@@ -245,7 +245,7 @@ def _least(
     return most
 
 
-def _up(number: float) -> int:
+def _rounded_up(number: float) -> int:
     """Return a number rounded up to an integer of two significant digits."""
     unit: int = 10 ** max(math.floor(math.log10(max(number, 1))) - 1, 0)
     return math.ceil(number / unit) * unit

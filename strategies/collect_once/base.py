@@ -90,7 +90,7 @@ class CollectOnce(FeatureStrategy[R]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield strategies with users, for an audit: one for each method."""
+        """Yield a strategy with users for each ``method``, which an audit runs."""
         users = normal_users(dim, 1)[:200]
         for method in METHODS:
             yield cls(dim, epsilon=epsilon, method=method), users
@@ -125,9 +125,9 @@ class CollectOnce(FeatureStrategy[R]):
 
 
 def largest_dim(powers: list[int]) -> int:
-    """Return the largest number of features for which a report has room for all moments.
+    """Return the largest number of features whose moments all fit in a report.
 
-    ``powers`` are the exponents of the tensor powers.
+    ``powers`` are the degrees of the moments that are reported: 2 for products of two features.
     """
     dim = 1
     while num_moments(dim + 1, powers) <= MAX_REPORT:
@@ -136,7 +136,10 @@ def largest_dim(powers: list[int]) -> int:
 
 
 def check_report(dim: int, projected_dim: int | None, powers: list[int]) -> None:
-    """Raise ValueError if the report would be too large, with a suitable projected_dim."""
+    """Raise ValueError if a report of moments would be too large; name a ``projected_dim``.
+
+    ``powers`` are those of :func:`largest_dim`.
+    """
     most = largest_dim(powers)
     if projected_dim is not None:
         check_integer("projected_dim", projected_dim, 1, min(dim, most))
@@ -171,7 +174,7 @@ class ProjectedCollection(CollectOnce[R]):
         return question if size == self.dim else Projected(question, seed_of(run.salt), size)
 
     def _length(self, size: int) -> float:
-        """Return the bound on the norm of a row after its projection to ``size`` dimensions."""
+        """Return the norm at which rows are clipped, after a projection to ``size`` dimensions."""
         return self.feature_bound * (1.0 if size == self.dim else reach(size))
 
     def _matrix(self, run: Run, size: int) -> Floats:

@@ -139,7 +139,7 @@ class Ask(PlainFields, Asked):
         return replace(self, randomizer=self.randomizer.for_cohort(self.cohort.size, coin))
 
     def addressed(self, population: Population) -> dict[int, Slots]:
-        """Return which users to ask, as slots by node; for a shared sum, only members' users."""
+        """Return the users to ask, as slots by node; for a shared sum, only members' users."""
         users = population.addressed(self.cohort)
         if not self.shared:
             return users
@@ -228,9 +228,9 @@ def with_known_noise(answer: Estimate, randomizer: Randomizer) -> Estimate:
 
 
 def _with_slots(arrays: Arrays, numbers: Words, slots: Slots) -> Arrays:
-    """Return a report with slots instead of users' numbers, for users in the census only.
+    """Return a report's arrays with its users' slots in place of their permanent numbers.
 
-    It is empty if the report is malformed.
+    Users who are not in the census are left out. A malformed report gives no arrays.
     """
     own = arrays.get(NUMBERS)
     if own is None or own.dtype != np.int64 or own.ndim != 1:

@@ -47,10 +47,13 @@ class Asked(ABC):
 
     @abstractmethod
     def for_coin(self, coin: int) -> "Asked":
-        """Return the question, adapted to its cohort's public random number ``coin``."""
+        """Return the question with a mechanism that takes its public randomness from ``coin``.
+
+        The coin is a public random number, a different one for each step.
+        """
 
     def addressed(self, population: Population) -> dict[int, Slots]:
-        """Return which users to ask, as slots by node."""
+        """Return the users to ask: their slots (numbers on their node), by the node's id."""
         return population.addressed(self.cohort)
 
     @abstractmethod
@@ -71,7 +74,8 @@ class Asked(ABC):
     ) -> Any | None:
         """Return a node's part of the answer, with its ``count`` of users.
 
-        Return None if the users who were asked cannot have sent it.
+        ``content`` is what :meth:`read` has returned, ``keys`` has the coins of the node's users,
+        and ``slots`` are the users who were asked. Return None if these cannot have sent it.
         """
 
     @abstractmethod

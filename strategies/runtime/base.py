@@ -448,7 +448,7 @@ class LdpStrategy(PlainFields, Plannable, Hooks, Generic[R]):
             yield kept
 
     def _identity(self, arguments: Arguments) -> dict[str, object]:
-        """Return arguments of :meth:`start`, by name, by which a store tells runs apart."""
+        """Return the arguments of :meth:`start` that must be the same to resume a stored run."""
         return {}
 
     def _check_idle(self) -> None:

@@ -87,9 +87,12 @@ def _delivered(
 
 
 class Exchange:
-    """The exchange of messages of a run; step 0 is the census.
+    """Exchange of a run's messages with its nodes. The replies go to the run's store.
 
-    The messages are queries, or an app's own messages of type ``carrier`` that carry the queries.
+    Step 0 is the census, which asks nodes how many users they hold. Each later step asks a
+    question. With a ``carrier``, such as ``"train"``, questions are sent with an app's own messages
+    of this type, and otherwise as queries. ``schema`` has the digests of the schema that nodes need
+    to have, if there is one.
     """
 
     def __init__(
@@ -223,7 +226,7 @@ class Exchange:
         return nodes, Step(0, "census", "", 0, *asked, reasons, spent)
 
     def other_schemas(self) -> dict[int, str]:
-        """Return a text on the difference for each node with another schema, by node."""
+        """Return, for each node with another schema, a text on how it differs, by node."""
         failures = self.census_failures().items()
         return {node: each.text for node, each in failures if each.code == OTHER_SCHEMA}
 

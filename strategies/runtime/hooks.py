@@ -29,7 +29,7 @@ class Hooks(Strategy):
     #: Advice in an error's text on how to make users whose rows fit; empty if this is evident.
     users_advice: ClassVar[str] = ""
 
-    #: Unit of protection.
+    #: Unit that the guarantee protects: all data of a "user", or one "record".
     protects: str = "user"
 
     #: Share of the budget that one run uses, with noise at the node.
@@ -87,7 +87,10 @@ class Hooks(Strategy):
     def _with_enough(
         self, refused: Callable[[int], TooFew | None], num_users: int
     ) -> TooFew | None:
-        """Return why ``num_users`` users are refused and how many are enough; None if accepted."""
+        """Return why ``num_users`` users are refused and how many are enough; None if accepted.
+
+        ``refused`` is a function that returns why a number of users is refused, or None.
+        """
         few = refused(num_users)
         if few is None or few.needed is not None:
             return few
@@ -167,7 +170,10 @@ class Hooks(Strategy):
         return TooFew(why, "cohorts")
 
     def public_means(self, public: list[MetricRecord]) -> MetricRecord:
-        """Return the means of the metrics that clients declared public and sent."""
+        """Return the means of the metrics that clients sent without noise, as public facts.
+
+        They are listed among a step's metrics as ``public.NAME``.
+        """
         return means_of(public)
 
     def cost(self, asked: Sequence[Any], seeded: bool) -> PrivacySpent:
@@ -176,9 +182,15 @@ class Hooks(Strategy):
 
     @property
     def charged(self) -> str:
-        """Note on a run's cost, if ledgers are charged for more than one answer."""
+        """Sentence on what ledgers charge, after a number of users who have spent budget.
+
+        It is empty if a ledger charges each answer alone.
+        """
         return ""
 
     def finished(self, run: Run, found: Any) -> Any:
-        """Return the final result of the run from the protocol's result with the run's facts."""
+        """Return the run's result, from the protocol's result ``found``, which has the run's facts.
+
+        Strategies override it to add what the protocol cannot know, such as a cost of labels only.
+        """
         return found

@@ -17,7 +17,7 @@ RARE = 4.0
 
 @dataclass(frozen=True)
 class Cohort(PlainFields):
-    """A group of users: those whose hash lies in ``[low, high)``.
+    """A group of users: those whose hash, with the run's public salt, lies in ``[low, high)``.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Population:
         """
         if min(sizes, default=1) < 1 or sum(sizes) > self.remaining:
             raise ValueError(
-                f"Expected cohorts of at least 1 user and {self.remaining} in all, got {sizes}."
+                f"Expected cohorts of at least 1 user, {self.remaining} in all, got {sizes}."
             )
         cohorts = []
         for size in sizes:
@@ -94,7 +94,7 @@ class Population:
         return HASH_END if rank == len(self) else int(self._hashes[rank])
 
     def addressed(self, cohort: Cohort) -> dict[int, Slots]:
-        """Return which users are in the cohort, as slots by node."""
+        """Return the users in the cohort: their slots (numbers on their node), by the node's id."""
         cuts = np.array([cohort.low, cohort.high], np.uint64)
         start, end = np.searchsorted(self._hashes, cuts)
         order = np.lexsort((self._slot[start:end], self._node[start:end]))
@@ -195,10 +195,10 @@ class Part(Population):
     def cut(self, sizes: Sequence[int]) -> list[Cohort]:
         """Return new cohorts of these sizes, made of the next users, as :meth:`Population.cut`."""
         if sum(sizes) > self.remaining:
-            raise ValueError(f"Expected cohorts of {self.remaining} users in all, got {sizes}.")
+            raise ValueError(f"Expected cohorts of at most {self.remaining} in all, got {sizes}.")
         self._assigned += sum(sizes)
         return self._whole.cut(sizes)
 
     def addressed(self, cohort: Cohort) -> dict[int, Slots]:
-        """Return which users are in the cohort, as slots by node."""
+        """Return the users in the cohort, as slots by node."""
         return self._whole.addressed(cohort)

@@ -19,7 +19,7 @@ from .run_store import RunStore
 
 _MAX_CHARS_SHOWN = 60  # largest number of characters of a parameter in a message
 
-_NONE = ("", "nothing")
+_NONE = ("", "nothing")  # print of a parameter that is missing
 
 #: The hash of a parameter, and a short description for messages.
 Print = tuple[str, str]

@@ -112,14 +112,14 @@ class RunStore:
             self._connection.execute("DELETE FROM answer WHERE step BETWEEN ? AND ?", own)
 
     def get(self, name: str) -> Any:
-        """Return a stored fact, or None if there is none of that name."""
+        """Return the value that :meth:`put` has stored under a name, or None if there is none."""
         query = "SELECT value FROM fact WHERE name = ?"
         with self.reading(name):
             row = self._connection.execute(query, (self._prefix + name,)).fetchone()
             return None if row is None else json.loads(row[0])
 
     def put(self, name: str, value: Any) -> None:
-        """Store a fact, which replaces an earlier one of the same name."""
+        """Store a value, such as the run's salt, under a name; it replaces an earlier value."""
         with self._connection:
             self._connection.execute(
                 "INSERT OR REPLACE INTO fact VALUES (?, ?)",

@@ -17,7 +17,10 @@ from .node_sums import NodeSums
 
 @dataclass(frozen=True)
 class Chosen:
-    """The nodes that are members of a step's sum, with their commits, by node."""
+    """The nodes that are members of a step's sum, with their commits, by node.
+
+    A commit is a node's signed one-time key for the question.
+    """
 
     commits: Mapping[int, Commit]
 
