@@ -209,19 +209,13 @@ class Exchange:
         Answers that claim more than ``max_users`` users are rejected.
         """
         replies = self._store.replies(0)
-        nodes: dict[int, Facts] = {}
-        rejected = 0
-        for node in roster:
-            content, _ = replies.get(node, (None, None))
-            if content is None:
-                continue
-            if (facts := census_facts(content, node, max_users)) is None:
-                rejected += 1
-            else:
-                nodes[node] = facts
+        contents = {node: replies.get(node, (None, None))[0] for node in roster}
+        answered = {node: content for node, content in contents.items() if content is not None}
+        found = {node: census_facts(each, node, max_users) for node, each in answered.items()}
+        nodes = {node: facts for node, facts in found.items() if facts is not None}
         reasons = Counter(str(failure) for _, failure in replies.values() if failure is not None)
         errors, silent = sum(reasons.values()), len(roster) - len(replies)
-        asked = len(roster), len(nodes), errors, rejected, silent
+        asked = len(roster), len(nodes), errors, len(answered) - len(nodes), silent
         spent = sum(facts.exhausted for facts in nodes.values())
         return nodes, Step(0, "census", "", 0, *asked, reasons, spent)
 
