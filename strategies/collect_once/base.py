@@ -97,7 +97,7 @@ class CollectOnce(FeatureStrategy[R]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the strategy that a plan uses: for ``num_features`` features."""
+        """Return the strategy for ``setting.num_features`` features, which a plan simulates."""
         return cls(features_of(setting, cls), epsilon=epsilon)
 
     @property

@@ -124,7 +124,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield strategies with users of two classes, for an audit: one for each method."""
+        """Yield a strategy with users of two classes for each ``method``, which an audit runs."""
         for strategy, users in super().audit_runs(dim, epsilon):
             yield strategy, replace(users, targets=np.sign(users.targets))
 

@@ -117,12 +117,12 @@ class BitsResult(Result):
 
 
 def keep_bits(store: RunStore, bits: Sequence[Bits]) -> None:
-    """Save one collection's permanent bits in its part of the store."""
+    """Store the bits that users reported in one collection, from which changes are estimated."""
     arrays = [array for each in bits for array in (each.coins, each.reports)]
     store.put("bits", to_plain(ArrayRecord(arrays)))
 
 
 def kept_bits(store: RunStore) -> list[Bits]:
-    """Return one collection's permanent bits from its part of the store."""
+    """Return the bits that :func:`keep_bits` has put into a collection's part of the store."""
     arrays: Any = from_plain(ArrayRecord, store.get("bits")).to_numpy_ndarrays()
     return [Bits(*pair) for pair in zip(arrays[::2], arrays[1::2], strict=True)]

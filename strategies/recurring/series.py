@@ -215,12 +215,12 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield strategies with users, for an audit: on the first of two evaluations of a model."""
+        """Yield series of two evaluations of a model, with users; an audit runs the first one."""
         for strategy, users in PrivateEvaluation.audit_runs(dim, epsilon):
             yield cls(strategy, collections=2), users
 
     def with_noise(self, noise: str) -> Self:
-        """Return the series of this strategy with noise at the node, or shared."""
+        """Return a copy of the series whose noise is at the place ``noise``: node, or shared."""
         return replace(self, strategy=replace(self.strategy, noise=noise))
 
     @plain_arguments
@@ -286,7 +286,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
     def refusal(
         self, num_users: int, arguments: Arguments | None = None, num_nodes: int = 1
     ) -> TooFew | None:
-        """Return a TooFew if ``num_users`` users are too few for the whole series, or None."""
+        """Return why ``num_users`` users are too few for the whole series, or None."""
         if (form := self._form) is not None:
             return self._with_enough(
                 lambda users: form.refusal(SizeOnlyPopulation(users), self.min_reports), num_users
@@ -305,7 +305,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
         return replace(few, why=f"{why} {few.why}", needed=needed)
 
     def _few_in_collection(self, num_users: int, num_nodes: int = 1) -> TooFew | None:
-        """Return a TooFew if ``num_users`` users are too few for one collection, or None."""
+        """Return why ``num_users`` users are too few for one collection, or None."""
         return self.strategy._tried(num_users, None, num_nodes, self.share)
 
     def check_census(self, run: Run) -> None:

@@ -37,7 +37,10 @@ _ADVICE = {
 
 
 def advice(failures: Collection[tuple[int, str]]) -> str:
-    """Return a hint for apps that answer the census with these errors, or "." if none is known."""
+    """Return the end of an error message on these failures of the census: a hint, or "." if none.
+
+    A failure is an error's code and text. The hint says what to change in the app.
+    """
     for (code, words), hint in _ADVICE.items():
         if any(code == own and words in text for own, text in failures):
             return f". {hint}"

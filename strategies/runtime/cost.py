@@ -11,7 +11,10 @@ from .facts import PrivacySpent
 
 
 def privacy_spent(asked: Sequence[Ask], unit: str, seeded: bool) -> PrivacySpent:
-    """Return the largest cost that any user has from answering all these questions."""
+    """Return the largest cost that any user has from answering all these questions.
+
+    ``unit`` is the protected unit. ``seeded`` is True if reports were drawn from a known seed.
+    """
     # Costs add up where cohorts overlap. The largest sum is that at the low end of some cohort.
     places = {ask.cohort.low for ask in asked}
     costs = [

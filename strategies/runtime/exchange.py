@@ -39,7 +39,7 @@ _PAUSES = 5
 
 
 def means_of(metrics: Iterable[MetricRecord]) -> MetricRecord:
-    """Return the mean of each named number over the records in which it is finite."""
+    """Return the mean over nodes of each metric, from those nodes that sent a finite number."""
     sent: dict[str, list[float]] = {}
     for record in metrics:
         for name, value in record.items():
@@ -190,7 +190,7 @@ class Exchange:
         return node, content, None
 
     def public_metrics(self, step: int) -> list[MetricRecord]:
-        """Return the metrics that clients have sent without noise in this step."""
+        """Return the metrics that nodes have sent without noise in this step, a record for each."""
         return list(self._public.get(step, {}).values())
 
     def census_messages(self, roster: list[int], own: RecordDict) -> list[Message]:

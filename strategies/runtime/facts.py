@@ -56,7 +56,7 @@ class Step:
     lost: int = 0
 
     def counts(self) -> dict[str, int]:
-        """Return the counts by name."""
+        """Return the counts of users and nodes by name, as metrics and gauges list them."""
         names = ("asked", "reports", "no_budget", "lost", "errors", "rejected", "silent")
         return {name: getattr(self, name) for name in names}
 

@@ -117,7 +117,10 @@ class Hooks(Strategy):
         return None
 
     def _refusal(self, num_users: int) -> TooFew | None:
-        """Return a TooFew if ``num_users`` users are too few by public numbers, or None."""
+        """Return why ``num_users`` users are too few, from public numbers alone, or None.
+
+        By default ``min_reports`` are enough. Protocols override it with what their noise requires.
+        """
         return self._too_few(num_users)
 
     def _too_few(self, num_users: int) -> TooFew | None:
@@ -161,7 +164,7 @@ class Hooks(Strategy):
         return None if self.row_schema is None else self.row_schema.num_features
 
     def population(self, nodes: Mapping[int, NodeKeys], salt: int) -> Population:
-        """Return those users of the census whom the run may query."""
+        """Return the users whom the run may query: by default all users of the census."""
         return Population(nodes, salt)
 
     def too_small(self, num_users: int) -> TooFew:

@@ -280,7 +280,7 @@ class LiveRun(Run):
             raise TooFewReports(replace(few, advice=advice)) from None
 
     def _answered(self) -> Iterator[tuple[Asked, Step]]:
-        """Return pairs of the questions so far and their steps, which have the counts."""
+        """Return pairs of each question so far and the step with the counts of its answers."""
         return zip(self._asked, self.facts.steps[1:], strict=True)
 
     def users(self, count: str) -> int:

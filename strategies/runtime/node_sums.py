@@ -19,7 +19,6 @@ class NodeSums:
     sum: NDArray[np.int64]
 
     def __add__(self, other: "NodeSums") -> "NodeSums":
-        """Return the sum over the users of both sums."""
         return NodeSums(self.count + other.count, self.nodes + other.nodes, self.sum + other.sum)
 
 

@@ -59,7 +59,7 @@ class Progress:
 
     @property
     def source(self) -> str:
-        """The strategy's name, by which exports know the run."""
+        """The strategy's name, under which monitoring systems list the run."""
         return self.strategy
 
     @property
@@ -78,7 +78,7 @@ class Progress:
         return {name: float(each) for name, each in own.items() if isinstance(each, int | float)}
 
     def gauges(self) -> list[Gauge]:
-        """Return the state as gauges, with few labels: docs/monitoring.md lists them."""
+        """Return the state as gauges for monitoring systems; docs/monitoring.md lists them."""
         result, last = self.result, self.result.steps[-1:]
         running, cost = not self.finished and self.error is None, result.privacy
         numbers: dict[str, tuple[str, float | None]] = {
@@ -153,7 +153,7 @@ class Reporter:
         return time.monotonic() - self._began
 
     def report(self, run: LiveRun, result: Result | None = None) -> None:
-        """Tell all exports the state of a run; at the end ``result`` is its result."""
+        """Call all callbacks with the state of a run; at the end ``result`` is its result."""
         if not self._callbacks:
             return
         facts = replace(run.facts, steps=[*run.facts.steps])  # later steps are not added to these

@@ -39,7 +39,7 @@ def first_of(lines: Sequence[str], most: int) -> list[str]:
 
 
 def interval(values: Floats, std_errors: Floats) -> dict[str, Floats]:
-    """Return the two columns of a table that have 95 % intervals, by name."""
+    """Return the ends of 95 % intervals as two columns of a table, by name."""
     reach = HALF_WIDTH_95 * std_errors
     return dict(zip(page.INTERVAL, (values - reach, values + reach), strict=True))
 
@@ -187,7 +187,6 @@ class Result(flower.Result):
         return 3.6
 
     def _draw(self, axes: "Axes") -> None:
-        """Draw the estimate on some axes."""
         table = Result.table(self)
         names, values = table.columns[0], table.columns[-1]
         axes.barh(list(map(charts.label, table[names])), table[values], color=charts.BLUE)
@@ -203,7 +202,7 @@ class Result(flower.Result):
         return {name: value for name, value in own.items() if isinstance(value, int | float)}
 
     def _tables(self) -> "list[DataFrame]":
-        """Return the tables of a page."""
+        """Return the tables of a page, the most important one first."""
         return [self._shown(self.table())]
 
     def _shown(self, table: "DataFrame") -> "DataFrame":
@@ -211,7 +210,7 @@ class Result(flower.Result):
         return table
 
     def _headline(self) -> list[str]:
-        """Return a list of the line that begins a page, or an empty list."""
+        """Return the sentence at the top of a page in a list, which is empty if there is none."""
         return self._findings()[:1]
 
     def _findings(self) -> list[str]:

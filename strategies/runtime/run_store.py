@@ -98,13 +98,16 @@ class RunStore:
             raise ValueError(_DAMAGED.format(self.path, f"{what}: {error}".rstrip("."))) from error
 
     def part(self, number: int) -> "RunStore":
-        """Return a separate store for a part of the run, in the same file; parts begin with 1."""
+        """Return a separate store in the same file, such as that of a series' first collection.
+
+        The numbers of parts begin with 1.
+        """
         part = copy(self)
         part.first, part._prefix = number * PART_STEPS, f"{number} "
         return part
 
     def clear(self) -> None:
-        """Delete all facts and replies of this part."""
+        """Delete all values, replies and answers of this part."""
         with self._connection:
             self._connection.execute("DELETE FROM fact WHERE name GLOB ?", (f"{self._prefix}*",))
             own = self.first, self.first + PART_STEPS - 1
