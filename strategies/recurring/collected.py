@@ -68,7 +68,7 @@ def all_complete(kept: RunStore) -> list[Collected]:
     )
     collected = [made(Collected, each) for each in found if each is not None]
     if not collected:
-        raise ValueError("Expected a complete collection, got none: call start.")
+        raise ValueError("Expected a complete collection, got none: call start before result.")
     return collected
 
 

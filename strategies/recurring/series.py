@@ -246,7 +246,10 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
             If the store belongs to another series, or if this collection cannot run.
         """
         if named.get("store") is not None:
-            raise ValueError("Expected the store of a series as an argument of Series.")
+            raise ValueError(
+                f"Expected no store in start, got {named['store']!r}. All collections have one, "
+                "given as an argument of Series."
+            )
         self._check_idle()
         with self._opened_series() as self._kept:
             number = collection_to_run(self._kept, collection, self.collections)

@@ -73,8 +73,8 @@ def honest_nodes(run: Run) -> int:
     if honest + dishonest > nodes:
         raise TooFewReports(
             TooFew(
-                f"{nodes} nodes are too few to share their noise: at least {honest} have to be "
-                f"relied on, and {dishonest} may collude.",
+                f"{nodes} nodes are too few to share their noise: {dishonest} may collude, and at "
+                f"least {honest} more have to add their noise.",
                 "nodes",
                 honest + dishonest,
                 unit="nodes",

@@ -162,7 +162,10 @@ class LiveRun(Run):
         """Return the strategy's result; raise RuntimeError if the protocol has not ended."""
         if self.found is None:
             name = type(self.strategy).__name__
-            raise RuntimeError(f"{name} has not ended after {self.number - 1} steps: ask on.")
+            raise RuntimeError(
+                f"{name} has not ended after {self.number - 1} steps. Send the messages of "
+                "configure_train, and give the replies to aggregate_train."
+            )
         if self._result is None:
             self._result = self.strategy.finished(self, self.with_facts(self.found))
         return self._result
