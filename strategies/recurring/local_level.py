@@ -6,7 +6,9 @@ effects are not known. Each hypothesis about them has a Kalman filter, and all f
 The hypotheses are weighted by their likelihood (Bayesian model averaging).
 """
 
+import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -122,24 +124,21 @@ def _hypotheses(collections: int) -> tuple[Floats, Floats, Floats, Floats]:
     with a step of some size before some collection; momentum; and a rate of drift or momentum, with
     days that deviate.
     """
-    places = np.arange(1, collections, max(1, -(-collections // _MAX_PLACES)))
-    steps = np.zeros((collections, 1 + len(places) * len(_STEPS)))
-    columns = np.arange(1, steps.shape[1]).reshape(len(_STEPS), len(places))
-    for size, each in zip(_STEPS, columns, strict=True):
-        steps[places, each] = size**2
-    log_rate = np.log(_STEP_RATE / len(_STEPS)) * steps.any(axis=0)
-    drift = (steps[:, :, None] + _DRIFTS).reshape(collections, -1)
-    with_momentum = np.full((collections, len(_MOMENTA)), _DRIFTS[0])
-    usual = np.hstack([np.tile(_DRIFTS, (collections, 1)), with_momentum])  # without a step
-    moments = np.concatenate([np.zeros(len(_DRIFTS)), _MOMENTA])
-    others = len(_MOMENTA) + len(_DAYS) * len(moments)
-    days = np.repeat(_DAYS, len(moments))
-    return (
-        np.hstack([drift, with_momentum, np.tile(usual, len(_DAYS))]),
-        np.concatenate([np.zeros(drift.shape[1]), _MOMENTA, np.tile(moments, len(_DAYS))]),
-        np.concatenate([np.zeros(drift.shape[1] + len(_MOMENTA)), days]),
-        np.concatenate([np.repeat(log_rate, len(_DRIFTS)), np.zeros(others)]),
-    )
+    usual = [(drift, 0.0) for drift in _DRIFTS]
+    rising = [(_DRIFTS[0], change) for change in _MOMENTA]
+    still, stepped = np.zeros(collections), math.log(_STEP_RATE / len(_STEPS))
+    steps = [(still, 0.0)]
+    for size in _STEPS:
+        for place in range(1, collections, max(1, -(-collections // _MAX_PLACES))):
+            steps.append((np.where(np.arange(collections) == place, size**2, 0.0), stepped))
+    found: list[tuple[Any, ...]] = [
+        *((step + drift, change, 0.0, prior) for step, prior in steps for drift, change in usual),
+        *((still + drift, change, 0.0, 0.0) for drift, change in rising),
+        *((still + drift, change, day, 0.0) for day in _DAYS for drift, change in usual + rising),
+    ]
+    drifts, *others = zip(*found, strict=True)
+    change, day, prior = map(np.array, others)
+    return np.stack(drifts, axis=1), change, day, prior
 
 
 def _averaged(
