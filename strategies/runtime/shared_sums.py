@@ -101,9 +101,7 @@ def unmasked(parts: list[MaskedSum], mechanism: NodeSum, num_members: int) -> No
     nothing = NodeSums(0, 0, np.zeros(mechanism.dim, np.int64))
     if len(parts) != num_members or len({part.session for part in parts}) != 1:
         return nothing
-    total = np.zeros(mechanism.dim, np.uint64)
-    for part in parts:
-        total = total + part.sum  # modulo 2**64, so that the masks cancel
+    total = np.sum([part.sum for part in parts], axis=0)  # modulo 2**64, so that the masks cancel
     users = sum(part.count for part in parts)
     found, farthest = total.view(np.int64), mechanism.farthest(users, len(parts))
     if ((found > farthest) | (found < -farthest)).any():
