@@ -201,10 +201,7 @@ class Comparison:
 
     def figure(self) -> "Figure":
         """Draw the metric against the true epsilon, with standard errors."""
-        with charts.style():
-            axes = charts.new_axes(_HEIGHT)
-            self._draw(axes)
-        return charts.figure_of(axes)
+        return charts.figure_of(charts.drawn(self._draw, _HEIGHT))
 
     def _draw(self, axes: "Axes") -> None:
         for method, (colour, style) in _STYLES.items():
@@ -237,10 +234,7 @@ class Comparison:
     def _sections(self) -> list[Section]:
         from pandas import DataFrame
 
-        with charts.style():
-            axes = charts.detached_axes(_HEIGHT)
-            self._draw(axes)
-        figure = charts.svg(axes, f"{self.metric} by true epsilon")
+        figure = charts.picture(self._draw, _HEIGHT, f"{self.metric} by true epsilon")
         table = table_of(DataFrame(self.rows(), columns=self.head), most_rows=len(self.cells) + 2)
         return [
             Section("", [figure, table, self.explanation]),

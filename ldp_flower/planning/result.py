@@ -91,10 +91,7 @@ class Plan:
 
     def plot(self, axes: "Axes | None" = None) -> "Axes":
         """Draw the expected error over epsilon, with one line for each number of users."""
-        with charts.style():
-            axes = charts.new_axes(_HEIGHT) if axes is None else axes
-            self._draw(axes)
-        return axes
+        return charts.drawn(self._draw, _HEIGHT, axes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes as plain values, for JSON.
@@ -188,10 +185,8 @@ class Plan:
         """Return the sections of the page, in reading order."""
         whom = "person" if self.holder == "user" else self.protects
         protection = f"{guarantee(self.epsilon, self.delta, self.protects)} {TRUSTS[self.noise]}"
-        with charts.style():
-            axes = charts.detached_axes(_HEIGHT)
-            self._draw(axes)
-        figure = charts.svg(axes, "Expected error over epsilon, by number of users")
+        drawn = "Expected error over epsilon, by number of users"
+        figure = charts.picture(self._draw, _HEIGHT, drawn)
         expected = self.expected
         return [
             Section("", [self._asked(), _NO_DATA]),

@@ -6,7 +6,7 @@ Matplotlib is imported only when something is drawn, so a client process never n
 import io
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +83,22 @@ def new_axes(height: float) -> "Axes":
     from matplotlib import pyplot
 
     return pyplot.figure(figsize=(_WIDTH, height), layout="constrained").subplots()
+
+
+def drawn(draw: Callable[["Axes"], None], height: float, axes: "Axes | None" = None) -> "Axes":
+    """Return axes on which ``draw`` has drawn: ``axes``, or new ones, ``height`` inches high."""
+    with style():
+        axes = new_axes(height) if axes is None else axes
+        draw(axes)
+    return axes
+
+
+def picture(draw: Callable[["Axes"], None], height: float, title: str) -> Markup:
+    """Return what ``draw`` draws as an element of a page, ``height`` inches high."""
+    with style():
+        axes = detached_axes(height)
+        draw(axes)
+    return svg(axes, title)
 
 
 def height_of(rows: int) -> float:

@@ -15,7 +15,7 @@ from ldp_flower.validation import Floats
 
 from .facts import PrivacySpent, Step
 from .plain import made, to_plain
-from .result_page import answered, asked, figure, guarantee_of, sentences_on
+from .result_page import answered, asked, guarantee_of, sentences_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,10 +144,7 @@ class Result(flower.Result):
         axes : matplotlib.axes.Axes, optional
             Axes to draw on; by default those of a new figure, ``plot().figure``. No window opens.
         """
-        with charts.style():
-            axes = charts.new_axes(self._height) if axes is None else axes
-            self._draw(axes)
-        return axes
+        return charts.drawn(self._draw, self._height, axes)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """Return a page for a reviewer, and write it if a path is given.
@@ -171,7 +168,7 @@ class Result(flower.Result):
         """Return the sections of the page, in reading order."""
         tables = self._tables()
         target = self.schema.target if self.schema is not None and self._predicts else None
-        drawn = figure(self._draw, self._height, self._title())
+        drawn = charts.picture(self._draw, self._height, self._title())
         counts = self.num_reports, self.num_users, self.no_budget
         return [
             page.Section("", [asked(self.strategy, target, self.privacy), *self._headline()]),

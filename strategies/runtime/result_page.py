@@ -1,16 +1,14 @@
 """Parts of a result's page for a reviewer: question, guarantee, figure and answers by step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ldp_flower.presentation import charts
 from ldp_flower.presentation.page import Markup, element, folded, table_of
 from ldp_flower.presentation.words import TRUSTS, guarantee
 
 from .facts import PrivacySpent, Step
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 _SEEDED = (
@@ -49,14 +47,6 @@ def asked(strategy: str, target: str | None, privacy: PrivacySpent | None) -> st
 def sentences_on(table: "DataFrame") -> list[str]:
     """Return the sentences that explain columns of a table."""
     return [sentence for name, sentence in _COLUMNS.items() if name in table.columns]
-
-
-def figure(draw: Callable[["Axes"], None], height: float, title: str) -> Markup:
-    """Return a figure drawn by ``draw``, ``height`` inches high."""
-    with charts.style():
-        axes = charts.detached_axes(height)
-        draw(axes)
-    return charts.svg(axes, title)
 
 
 def guarantee_of(privacy: PrivacySpent | None) -> list[str]:
