@@ -3,8 +3,8 @@
 from .ask import Answers as Answers
 from .ask import Ask as Ask
 from .asked import Asked as Asked
-from .base import Card as Card
 from .base import LdpStrategy as LdpStrategy
+from .card import Card as Card
 from .coefficients import FeatureStrategy as FeatureStrategy
 from .coefficients import LinearResult as LinearResult
 from .coefficients import SparseStrategy as SparseStrategy
