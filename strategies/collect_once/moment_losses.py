@@ -31,7 +31,10 @@ _MIN_EIGENVALUE = 0.7
 
 @dataclass(frozen=True)
 class LeastSquares:
-    """Estimates of the means of x y and x x', in the clients' units."""
+    """Estimated means over users of x y and x x', from which least squares follow.
+
+    x are the features and y is the target of a user's row, both divided by their bounds.
+    """
 
     products: Floats  # (dim,): mean of x y
     squares: Floats  # (dim, dim): mean of x x', positive semidefinite
@@ -155,7 +158,11 @@ _DIFFERENCE = 1e-4  # step of numerical derivatives, over the coefficients' reac
 
 @dataclass(frozen=True)
 class PolynomialLoss:
-    """Estimated moments that give the mean of f(<x, w>) x - y x for every polynomial f."""
+    """Estimated moments that give the mean of f(<x, w>) x - y x for every polynomial f.
+
+    This is the gradient of a generalised linear model with coefficients w, features x, target y and
+    the mean function f.
+    """
 
     second: LeastSquares  # means of x y and x x'
     powers: Mapping[int, Floats]  # means of the other tensor powers of x, packed, by degree

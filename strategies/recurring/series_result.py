@@ -77,8 +77,9 @@ def _rows(collected: Sequence[Collected], name: str, missing: float) -> NDArray[
 
 
 def _sampling_errors(errors: Floats, of_users: Floats, reports: Floats) -> Floats:
-    """Return the standard errors by sampling of the users, for each collection.
+    """Return the part of each collection's standard errors that is due to the choice of users.
 
+    The other part is due to noise, which the levels smooth.
     A skipped collection gets the errors of the last collection before it.
     """
     known = np.isfinite(errors)

@@ -72,7 +72,8 @@ def recognise(store: RunStore, kind: type, parameters: Mapping[str, Print | str]
         raise ValueError(f"{expected} with the same parameters, got one with {'; '.join(others)}.")
 
 
-#: Mark, in a field's metadata, of an argument that older versions did not have.
+#: Mark, in a field's metadata, of an argument that older versions did not have. At its default it
+#: has no print, so that stores of these versions are still recognised.
 LATER = "later"
 
 

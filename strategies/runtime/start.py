@@ -31,10 +31,10 @@ _OTHER_SCHEMA = (
 
 
 def simulated_salt(strategy: Hooks, seed: int) -> int:
-    """Return the salt of a simulated run.
+    """Return the public salt of a simulated run, from its seed.
 
-    Strategies with noise at the node that one app starts with one seed have plans of their own, so
-    the salt depends on their arguments.
+    With noise at the node, two strategies that an app starts with one seed must not share a plan of
+    the ledger. Then the salt depends on the strategy's arguments, too.
     """
     if strategy.noise == "user":
         return seed % HASH_END
