@@ -260,3 +260,4 @@ def check_unused(instance: Any, mode: str, *names: str) -> None:
 Positive = Annotated[float, check_positive]  # above 0 and finite
 Fraction = Annotated[float, check_fraction]  # in (0, 1)
 Count = Annotated[int, partial(check_integer, low=1)]
+Seconds = Annotated[float, partial(check_range, low=0, high=math.inf)]

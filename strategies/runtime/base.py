@@ -7,7 +7,6 @@ checks the replies.
 """
 
 import logging
-import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -26,9 +25,9 @@ from ldp_flower.guarantee.peers import is_name
 from ldp_flower.validation import (
     Count,
     PlainFields,
+    Seconds,
     check_choice,
     check_integer,
-    check_range,
     check_unused,
     plain_arguments,
 )
@@ -243,13 +242,13 @@ class LdpStrategy(PlainFields, Plannable, Hooks, Generic[R]):
         grid: Grid,
         initial_arrays: ArrayRecord | None = None,
         num_rounds: int = 0,
-        timeout: float = 3600,
+        timeout: Seconds = 3600,
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: EvaluateFn | None = None,
         *,
         num_nodes: int | None = None,
-        roster_timeout: float = 120.0,
+        roster_timeout: Seconds = 120.0,
         max_users_per_node: int = MAX_USERS_PER_NODE,
         seed: int | None = None,
         store: str | Path | None = None,
@@ -312,7 +311,6 @@ class LdpStrategy(PlainFields, Plannable, Hooks, Generic[R]):
                 f"Expected no evaluate_config, got {dict(evaluate_config)}: no node is asked to "
                 "evaluate. Take evaluate_fn, on the server's own rows."
             )
-        check_range("timeout", timeout, 0, math.inf)
         arguments = self._arguments(initial_arrays, num_rounds, train_config)
         self.summary()
         with (
@@ -350,9 +348,9 @@ class LdpStrategy(PlainFields, Plannable, Hooks, Generic[R]):
         grid: Grid,
         arguments: Arguments | None = None,
         *,
-        timeout: float = 3600,
+        timeout: Seconds = 3600,
         num_nodes: Count | None = None,
-        roster_timeout: float = 120.0,
+        roster_timeout: Seconds = 120.0,
         max_users_per_node: int = MAX_USERS_PER_NODE,
         seed: int | None = None,
         store: str | Path | None = None,
@@ -379,8 +377,6 @@ class LdpStrategy(PlainFields, Plannable, Hooks, Generic[R]):
             If another run of this strategy is under way.
         """
         check_integer("max_users_per_node", max_users_per_node, 1, MAX_USERS_PER_NODE)
-        check_range("timeout", timeout, 0, math.inf)
-        check_range("roster_timeout", roster_timeout, 0, math.inf)
         arguments = arguments or self._arguments(None, 0, None)
         self._check_idle()
         with self._opened_store(store, arguments, max_users_per_node) as kept:
