@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..expectation import NoPlan, Plannable, Setting, WouldRefuse, WrongSetting
-from ..validation import check_integer, check_positive, plain_arguments
+from ..validation import Positive, check_integer, plain_arguments
 from .result import Plan
 from .variants import Variants
 
@@ -18,12 +18,12 @@ def plan(
     num_users: int,
     rows_per_user: float = 1,
     num_features: int | None = None,
-    epsilon: float | None = None,
+    epsilon: Positive | None = None,
     quality: float | None = None,
     variance_between: float | None = None,
     num_nodes: int | None = None,
     noise: str | None = None,
-    target: float | None = None,
+    target: Positive | None = None,
 ) -> Plan:
     """Return a plan with the expected error of a protocol, from public numbers alone.
 
@@ -90,7 +90,6 @@ def plan(
     if kind is protocol:
         if epsilon is None:
             raise ValueError(f"Expected epsilon with the class {kind.__name__}, got None.")
-        check_positive("epsilon", epsilon)
         noise = noise or ("node" if num_nodes and "node" in kind.noises else "user")
     else:
         own = {
@@ -104,8 +103,6 @@ def plan(
                     f"Expected no {name} with a strategy, which has its own, got {value!r}."
                 )
         noise = getattr(protocol, "noise", "user")
-    if target is not None:
-        check_positive("target", target)
     if kind.no_plan:
         raise NoPlan(kind.no_plan)
     if noise not in kind.noises:
