@@ -87,6 +87,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
     __metadata_request__fit = {"groups": True}  # noqa: RUF012
     _y_numeric: ClassVar[bool]
     _protocol: ClassVar[Any]  # class of the strategy for tables
+    _of_target: ClassVar[str]  # name of the argument on the target, without a schema
 
     schema: Schema | None = None
     _: KW_ONLY
@@ -188,8 +189,9 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         """Raise ValueError if the schema cannot be used, or if an argument has no effect."""
         if not isinstance(schema, Schema):
             raise ValueError(f"Expected a Schema, got {schema!r}.")
-        if self.bounds is not None:
-            raise ValueError("Expected no bounds with a schema, which has bounds of every column.")
+        for name in ("bounds", self._of_target):
+            if getattr(self, name) is not None:
+                raise ValueError(f"Expected no {name} with a schema, which has them.")
         if schema.target is None:
             raise ValueError("Expected a schema with a target, got one without.")
 

@@ -37,7 +37,7 @@ class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
         method ``predict_proba`` of the result has the labels in the schema's order.
     """
 
-    _y_numeric, _protocol = False, PrivateClassification
+    _y_numeric, _protocol, _of_target = False, PrivateClassification, "classes"
 
     classes: Sequence[Any] | None = None
 
@@ -66,8 +66,6 @@ class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
 
     def _check_schema(self, schema: Schema) -> None:
         super()._check_schema(schema)
-        if self.classes is not None:
-            raise ValueError("Expected no classes with a schema, which has them.")
         if not isinstance(schema.bounds, Categories):
             raise ValueError("Expected a schema whose target is Categories; see LdpRegressor.")
 
@@ -105,7 +103,7 @@ class LdpRegressor(RegressorMixin, LdpEstimator):  # type: ignore[misc]
         Public bounds of the targets, with the same default as ``bounds``; only without a schema.
     """
 
-    _y_numeric, _protocol = True, PrivateRegression
+    _y_numeric, _protocol, _of_target = True, PrivateRegression, "target_bounds"
 
     target_bounds: tuple[float, float] | None = None
 
@@ -124,8 +122,6 @@ class LdpRegressor(RegressorMixin, LdpEstimator):  # type: ignore[misc]
 
     def _check_schema(self, schema: Schema) -> None:
         super()._check_schema(schema)
-        if self.target_bounds is not None:
-            raise ValueError("Expected no target_bounds with a schema, which has them.")
         if not isinstance(schema.bounds, Numeric):
             raise ValueError("Expected a schema whose target is a number; see LdpClassifier.")
 
