@@ -14,8 +14,9 @@ from ldp_flower.presentation import charts
 from ldp_flower.presentation.page import INTERVAL
 from ldp_flower.validation import Floats
 
-from ..runtime.coefficients import MOST_OF_R2, CoefficientResult, in_units, units_of
+from ..runtime.coefficients import MOST_OF_R2, CoefficientResult
 from ..runtime.result import HALF_WIDTH_95
+from ..runtime.units import in_units, units_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,7 +21,7 @@ from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..numerics.step_sizes import NoisyDescent
 from ..runtime import Ask, Card, LdpStrategy, Protocol, Run, TooFewReports, guarantees
 from ..runtime.at_node import AtNode
-from ..runtime.coefficients import contrasts
+from ..runtime.units import contrasts
 from ..subprotocols.scales import estimate_norm, number_randomizer
 from ..subprotocols.standardisation import (
     Standardisation,

@@ -20,9 +20,9 @@ from ..forecasts.populations import MAX_PLANNED, features_of, rows_for, table_us
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..runtime import Card, Cohort, LdpStrategy, Protocol, Run, TooFewReports, guarantees
 from ..runtime.at_node import AtNode
-from ..runtime.coefficients import contrasts
 from ..runtime.prints import LATER
 from ..runtime.result import HALF_WIDTH_95
+from ..runtime.units import contrasts
 from ..subprotocols.size_histogram import SizeHistogram
 from ..subprotocols.standardisation import (
     Standardisation,

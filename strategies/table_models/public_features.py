@@ -14,8 +14,8 @@ from ldp_flower.questions import DrawnLabels
 from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort
-from ..runtime.coefficients import contrasts
 from ..runtime.result import HALF_WIDTH_95
+from ..runtime.units import contrasts
 from ..subprotocols.scales import number_randomizer
 from ..subprotocols.size_histogram import SizeHistogram
 from . import holdout

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ldp_flower import Categories, Numeric, Schema
-from ldp_flower.strategies.runtime.coefficients import contrasts
+from ldp_flower.strategies.runtime.units import contrasts
 
 SCHEMA = Schema(
     {"age": Numeric(0, 9), "sector": Categories(["a", "b", "c"]), "up": Categories([0, 1])},

@@ -8,8 +8,8 @@ from asked_in_memory import answered
 from ldp_flower import Categories, Numeric, Schema, simulate
 from ldp_flower.strategies import PrivateRegression
 from ldp_flower.strategies.runtime import Run
-from ldp_flower.strategies.runtime.coefficients import contrasts
 from ldp_flower.strategies.runtime.population import SizeOnlyPopulation
+from ldp_flower.strategies.runtime.units import contrasts
 from ldp_flower.strategies.sums.regression import regress
 
 SCHEMA = Schema(
