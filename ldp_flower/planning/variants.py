@@ -69,6 +69,7 @@ def expectation(
 class Variants:
     """Variants of a protocol with other numbers of users and features and other epsilons.
 
+    The curve of a plan, and its changes that reach a target error, are made of their errors.
     A given strategy keeps its other parameters. For a class, the parameters follow from the
     setting.
     """

@@ -124,7 +124,7 @@ class Hooks(Strategy):
         return self._too_few(num_users)
 
     def _too_few(self, num_users: int) -> TooFew | None:
-        """Return a TooFew if ``num_users`` is less than ``min_reports``, or None."""
+        """Return the refusal of fewer users than ``min_reports``, or None."""
         return None if num_users >= self.min_reports else self.too_small(num_users)
 
     def _arguments(

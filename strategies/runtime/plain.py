@@ -23,7 +23,7 @@ _RECORDS = (MetricRecord, ConfigRecord)
 
 
 def to_plain(value: Any) -> Any:
-    """Convert a value to dicts, lists, texts, numbers and None.
+    """Convert a value to dicts, lists, texts, numbers and None, which JSON can hold.
 
     Raise TypeError if it has a type that cannot be converted.
     """
@@ -90,7 +90,7 @@ def from_plain(kind: Any, value: Any) -> Any:
 
 
 def made(kind: type[Any], plain: Any) -> Any:
-    """Return an object of the dataclass ``kind`` from plain values.
+    """Return an object of the dataclass ``kind`` from the plain values of its fields.
 
     Raise ValueError if a value is missing, unknown or of another type.
     """

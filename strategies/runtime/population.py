@@ -66,7 +66,7 @@ class Population:
 
     @property
     def remaining(self) -> int:
-        """Number of users that are not in a cohort yet."""
+        """Number of users that are not in a cohort yet, and can still be asked."""
         return len(self) - self._assigned
 
     def cut(self, sizes: Sequence[int]) -> list[Cohort]:

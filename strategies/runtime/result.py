@@ -26,7 +26,10 @@ HALF_WIDTH_95, HALF_WIDTH_80 = 1.959964, 1.2816
 
 
 def frame(columns: Mapping[str, object]) -> "DataFrame":
-    """Return a table of columns by name; pandas is imported only when this is called."""
+    """Return columns, by name, as a DataFrame.
+
+    Pandas is imported only when this is called, since it takes long.
+    """
     from pandas import DataFrame
 
     return DataFrame(columns)
