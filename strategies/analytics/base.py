@@ -23,11 +23,11 @@ from ..forecasts.columns import (
     error_of_shares,
 )
 from ..numerics.sample import clipped, sampling
-from ..runtime import Ask, Cohort, LdpStrategy, Protocol, Result, Run, TooFewReports
+from ..runtime import Ask, LdpStrategy, Protocol, Result, Run, TooFewReports
 from ..runtime.at_node import AtNode, honest_nodes
 from ..runtime.run import Arguments
 from ..sums.budget import Budget, too_few_at_nodes
-from ..sums.statistics import ask_cells, users_for_cells
+from ..sums.statistics import users_for_cells
 from .cells import MOST_CELLS, ShareEstimates, ShareEstimator, cell_question
 
 R = TypeVar("R", bound=Result)
@@ -145,20 +145,19 @@ class CellStrategy(AtNode, ColumnStrategy[R]):
         self._shares = ShareEstimator(self.epsilon, self._question.num_cells)
 
     def shares_of_nodes(
-        self, cohort: Cohort, budget: Budget, share: float = 1.0
+        self, budget: Budget, share: float = 1.0
     ) -> Generator[Ask, Estimate, ShareEstimates]:
-        """Ask a cohort once for a noisy histogram, and return the shares of the cells."""
+        """Ask all users once for a noisy histogram, and return the shares of the cells."""
         cell = self._question
         question = questions.CellShares(cell.coordinates, cell.sizes, cell.edges)
-        found = yield from ask_cells(cohort, budget, question, share)
+        found = yield budget.ask(question, budget.cells(question.num_cells, share))
         covariance = np.diag(found.std_error**2) + sampling(clipped(found.mean), found.count)
         return ShareEstimates(found.mean, covariance, found.count)
 
     def _found(self, run: Run) -> Generator[Ask, Estimate, ShareEstimates]:
         """Query the users for their cells and return the estimated shares."""
         if self.noise != "user":
-            (everyone,) = run.cohorts([run.num_users])
-            return (yield from self.shares_of_nodes(everyone, Budget.of(run, self.delta)))
+            return (yield from self.shares_of_nodes(Budget.of(run, self.delta)))
         cohorts = run.cohorts(self._shares.sizes(run.num_users, self.min_reports))
         return (yield from self._shares.estimate(cohorts, self._question))
 

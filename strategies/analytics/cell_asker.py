@@ -13,7 +13,6 @@ from ldp_flower.validation import Floats
 from ..numerics.normal_scale import knots
 from ..runtime import Ask, Run
 from ..sums.budget import Budget
-from ..sums.statistics import ask_cells
 from .cells import ShareEstimates, ShareEstimator, cell_question
 
 # Candidate numbers of bins of equal width. A histogram may have a number of bins if the noise of a
@@ -27,7 +26,6 @@ class CellAsker:
     def __init__(self, strategy: Any, run: Run) -> None:
         self._strategy, self._run = strategy, run
         self.budget = Budget.of(run, strategy.delta) if strategy.noise != "user" else None
-        self.everyone = run.cohorts([run.num_users])[0] if self.budget else None
 
     def noise(self, cells: int, part: float) -> float:
         """Return the standard error of a cell's share if a ``part`` of the budget is spent on it.
@@ -50,9 +48,9 @@ class CellAsker:
         categories = [name for name in names if name not in edges]
         cut = {name: edges[name] for name in names if name in edges}
         cell = cell_question(self._strategy.schema, categories, edges=cut)
-        if self.budget and self.everyone:
+        if self.budget:
             question = CellShares(cell.coordinates, cell.sizes, cell.edges)
-            found = yield from ask_cells(self.everyone, self.budget, question, part)
+            found = yield self.budget.ask(question, self.budget.cells(cell.num_cells, part))
             return ShareEstimates(found.mean, np.diag(found.std_error**2), found.count)
         estimator = ShareEstimator(self._strategy.epsilon, cell.num_cells)
         least = self._run.min_reports

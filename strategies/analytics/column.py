@@ -19,7 +19,7 @@ from ldp_flower.validation import Floats
 from ..numerics.denoising import project_on_simplex
 from ..numerics.density import Counted
 from ..numerics.value_scale import coarsest_step, steps_from
-from ..runtime import Ask, Cohort, Run
+from ..runtime import Ask, Run
 from ..runtime.run import RunSettings
 from ..sums.budget import Budget
 
@@ -157,12 +157,12 @@ def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entr
 
 
 def learn_step_at_node(
-    cohort: Cohort, budget: Budget, column: NumericColumn, share: float
+    budget: Budget, column: NumericColumn, share: float
 ) -> Generator[Ask, Estimate, float | None]:
-    """Ask a cohort for a noisy sum, and return the step that entries are multiples of, or None."""
+    """Ask all users for a noisy sum, and return the step that entries are multiples of, or None."""
     steps = column.steps_at_node
     question = GrainShares(*column.grain(steps))
-    answer = yield Ask(cohort, question, budget.cells(len(steps) + 2, share))
+    answer = yield budget.ask(question, budget.cells(len(steps) + 2, share))
     spread = float(answer.std_error[0])
     return _tested(answer.mean, spread, column, steps, _FINER_STEP_Z_AT_NODE).step
 

@@ -215,7 +215,7 @@ class Correlation(AtNode, ColumnStrategy[CorrelationResult]):
         Return the correlations.
         """
         asker = CellAsker(self, run)
-        assert asker.budget and asker.everyone
+        assert asker.budget
         noise = noise_of_product(asker.budget, len(self._columns), _PRODUCTS)
         reach = np.clip(math.sqrt(_NOISE / noise), *_REACH)
         limits = []
@@ -224,7 +224,7 @@ class Correlation(AtNode, ColumnStrategy[CorrelationResult]):
             limits.append(_limits(scale, reach))
         ends = np.array(limits)
         found = yield from ask_correlations(
-            asker.everyone, asker.budget, (self._places, *ends.T.copy()), (_PRODUCTS, _SPREAD)
+            asker.budget, (self._places, *ends.T.copy()), (_PRODUCTS, _SPREAD)
         )
         units = np.zeros(ends.shape)
         for place, name in enumerate(self._columns):

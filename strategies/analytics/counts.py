@@ -17,7 +17,7 @@ from ldp_flower.validation import Floats
 
 from ..forecasts.populations import features_of
 from ..numerics.denoising import project_on_simplex
-from ..runtime import Ask, Card, Cohort, Estimates, Protocol, Result, Run, guarantees
+from ..runtime import Ask, Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import first_of, frame, interval
 from ..subprotocols.permanent import PermanentForm
 from ..sums.budget import Budget
@@ -198,11 +198,9 @@ class Counts(CellStrategy[CountsResult]):
         """Query the users for their categories and return the shares."""
         return counts_result(self.column, self._categories, (yield from self._found(run)))
 
-    def of_nodes(
-        self, cohort: Cohort, budget: Budget, share: float
-    ) -> Generator[Ask, Any, CountsResult]:
-        """Ask a cohort for noisy sums over nodes by a share of the budget; return the shares."""
-        found = yield from self.shares_of_nodes(cohort, budget, share)
+    def of_nodes(self, budget: Budget, share: float) -> Generator[Ask, Any, CountsResult]:
+        """Ask all users for noisy sums over nodes by a share of the budget; return the shares."""
+        found = yield from self.shares_of_nodes(budget, share)
         return counts_result(self.column, self._categories, found)
 
     def permanent(self) -> PermanentForm:

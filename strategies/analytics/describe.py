@@ -187,19 +187,18 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
 
     def _of_nodes(self, run: Run) -> Generator[Ask, Any, DescribeResult]:
         """Ask all users for every statistic, each by an equal share of the budget."""
-        (cohort,) = run.cohorts([run.num_users])
         found: dict[str, list[Any]] = {name: [] for name in self._columns}
         budget, share = Budget.of(run, self.delta), 1 / self._asks_of_nodes
         for task in self._tasks:
             if isinstance(task.protocol, Means):
-                sums = yield from task.protocol.moments(cohort, budget, task.column, share)
+                sums = yield from task.protocol.moments(budget, task.column, share)
                 found[task.column].append(task.protocol.of_nodes([sums], run.num_users))
             elif isinstance(task.protocol, Quantiles):
-                function = yield from task.protocol.function(cohort, budget, share)
+                function = yield from task.protocol.function(budget, share)
                 variance, error = function.variance
                 found[task.column] += [(4 * variance, 4 * error), task.protocol.of_nodes(function)]
             elif isinstance(task.protocol, Counts):
-                own = yield from task.protocol.of_nodes(cohort, budget, share)
+                own = yield from task.protocol.of_nodes(budget, share)
                 found[task.column].append(own)
         return self._result(found, run.num_users)
 

@@ -211,9 +211,8 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
 
     def _at_node(self, run: Run) -> Generator[Ask, Any, DifferenceResult]:
         """Query all users for the sums of their moments in both arms."""
-        (everyone,) = run.cohorts([run.num_users])
         budget = Budget.of(run, self.delta)
-        sums = yield from self._means.moments(everyone, budget, self.column, 1.0)
+        sums = yield from self._means.moments(budget, self.column, 1.0)
         errors = 2 * sums.errors  # errors of the means of a number in [-1, 1]
         clear = sums.shares > GROUP_Z * sums.share_errors
         return self._result(2 * sums.means - 1, errors, float(np.hypot(*errors)), Window(), clear)

@@ -217,12 +217,11 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
 
     def _of_nodes(self, run: Run) -> Generator[Ask, Any, DistributionResult]:
         """Ask all users for a tree of noisy histograms, and return the distribution."""
-        (cohort,) = run.cohorts([run.num_users])
         kind = self._column.kind
         place = self._column.coordinates
         budget = Budget.of(run, self.delta)
-        step = yield from learn_step_at_node(cohort, budget, self._column, STEP_SHARE)
-        found = yield from ask_function(cohort, budget, place, kind.ends, 1 - STEP_SHARE)
+        step = yield from learn_step_at_node(budget, self._column, STEP_SHARE)
+        found = yield from ask_function(budget, place, kind.ends, 1 - STEP_SHARE)
         found = replace(found, edges=kind.restore(found.edges))
         result = self._result_of(found, step)
         self._note_few_entries(result.linear, result.notes)

@@ -21,7 +21,7 @@ from ldp_flower.validation import Floats
 
 from ..numerics.denoising import project_on_simplex
 from ..numerics.sample import sampling
-from ..runtime import Ask, Cohort, Run
+from ..runtime import Ask, Run
 from ..sums.budget import Budget
 from ..sums.tree import Function
 from .cells import MOST_CELLS, ShareEstimator, cell_question
@@ -78,8 +78,7 @@ class GroupFunctions:
         """
         if run.settings.noise == "user":
             return (yield from self._of_users(run))
-        (cohort,) = run.cohorts([run.num_users])
-        return (yield from self._of_nodes(cohort, Budget.of(run, delta)))
+        return (yield from self._of_nodes(Budget.of(run, delta)))
 
     def notes(self, functions: Sequence[Function]) -> list[str]:
         """Return a note that names the groups that may be empty, in a list, or an empty list."""
@@ -111,16 +110,16 @@ class GroupFunctions:
         noise = found.covariance - sampling(found.likely, found.users)
         return self._functions(edges, found.cells, noise, found.users), step
 
-    def _of_nodes(self, cohort: Cohort, budget: Budget) -> Generator[Ask, Any, Found]:
+    def _of_nodes(self, budget: Budget) -> Generator[Ask, Any, Found]:
         """Ask for three noisy sums over nodes; return the groups' functions and the step."""
-        step = yield from learn_step_at_node(cohort, budget, self.column, STEP_SHARE)
+        step = yield from learn_step_at_node(budget, self.column, STEP_SHARE)
         even = self._even
         question = BinShares(self.column.coordinates, even[1:-1])
-        told = yield Ask(cohort, question, budget.cells(_EVEN, _TELL))
+        told = yield budget.ask(question, budget.cells(_EVEN, _TELL))
         edges = self._edges(even, np.maximum(told.mean, 0.0), _CELLS[-1], step)
         number = len(self.groups.names) * (len(edges) - 1)
         shares = CellShares(*self._table, edges=edges[None, 1:-1])
-        found = yield Ask(cohort, shares, budget.cells(number, 1 - STEP_SHARE - _TELL))
+        found = yield budget.ask(shares, budget.cells(number, 1 - STEP_SHARE - _TELL))
         functions = self._functions(edges, found.mean, np.diag(found.std_error**2), found.count)
         return functions, step
 

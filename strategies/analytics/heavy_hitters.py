@@ -361,9 +361,8 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         return self._descended(mechanism, answer)
 
     def _at_node(self, run: Run) -> Generator[Ask, Any, HeavyHittersResult]:
-        (cohort,) = run.cohorts([run.num_users])
         budget = Budget.of(run, self.delta)
-        counts, error, users = yield from sums.ask_items(cohort, budget, self.domain_size)
+        counts, error, users = yield from sums.ask_items(budget, self.domain_size)
         law = norm(scale=error)
         found, cut = self._found(counts, law.isf, law.sf)
         few = sums.too_few(budget, self.domain_size, self._level)

@@ -19,7 +19,7 @@ from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..forecasts.columns import SPREAD, ColumnUsers, column_users, error_of_means
-from ..runtime import Ask, Card, Cohort, Estimates, Protocol, Result, Run, guarantees
+from ..runtime import Ask, Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.at_node import AtNode
 from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
@@ -233,11 +233,10 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         Return the means.
         """
         if self.noise != "user":
-            (cohort,) = run.cohorts([run.num_users])
             budget, part = Budget.of(run, self.delta), 1 / len(self._names)
             sums = []
             for name in self._names:
-                sums.append((yield from self.moments(cohort, budget, name, part)))
+                sums.append((yield from self.moments(budget, name, part)))
             return self.of_nodes(sums, run.num_users)
         levels = self._levels
         pilot, waves = self._sizes(run.num_users)
@@ -254,10 +253,8 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
                 totals.append(levels.means(levels.joined(shares), rounding, run.num_users))
         return self._result(found, totals, run.num_users)
 
-    def moments(
-        self, cohort: Cohort, budget: Budget, name: str, share: float
-    ) -> Generator[Ask, Any, SumMeans]:
-        """Ask a cohort for the moments of the column ``name``, and return its means by group.
+    def moments(self, budget: Budget, name: str, share: float) -> Generator[Ask, Any, SumMeans]:
+        """Ask all users for the moments of the column ``name``, and return its means by group.
 
         The entries are scaled to [0, 1]. The question spends ``share`` of the budget.
         """
@@ -265,7 +262,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         kind = self.schema.kind(name)
         assert isinstance(kind, Numeric)
         question = Moments(cells.coordinates, cells.sizes, *kind.ends)
-        return (yield from ask_means(cohort, budget, question, share))
+        return (yield from ask_means(budget, question, share))
 
     def of_nodes(self, sums: Sequence[SumMeans], num_users: int) -> MeansResult:
         """Return the result from the noisy sums of the columns, one for each."""

@@ -25,7 +25,7 @@ from ..forecasts.columns import ColumnUsers, column_users, error_of_ranks
 from ..forecasts.formulas import expected_quantiles
 from ..forecasts.populations import table_users
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
-from ..runtime import Ask, Card, Cohort, Protocol, Run, guarantees
+from ..runtime import Ask, Card, Protocol, Run, guarantees
 from ..runtime.at_node import AtNode
 from ..runtime.prints import LATER
 from ..runtime.result import HALF_WIDTH_95
@@ -187,10 +187,9 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         if self.by is not None:
             return (yield from self._of_groups(run))
         if self.noise != "user":
-            (cohort,) = run.cohorts([run.num_users])
             budget = Budget.of(run, self.delta)
-            step = yield from learn_step_at_node(cohort, budget, self._column, STEP_SHARE)
-            function = yield from self.function(cohort, budget, 1 - STEP_SHARE)
+            step = yield from learn_step_at_node(budget, self._column, STEP_SHARE)
+            function = yield from self.function(budget, 1 - STEP_SHARE)
             return self.of_nodes(function, step)
         entries = yield from learn_step(run, self._column)
         kind, users = self._column.kind, run.num_unasked
@@ -240,15 +239,13 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
             notes=self._functions.notes(functions),
         )
 
-    def function(
-        self, cohort: Cohort, budget: Budget, share: float = 1.0
-    ) -> Generator[Ask, Any, Function]:
-        """Ask a cohort for noisy sums, and return the distribution function.
+    def function(self, budget: Budget, share: float = 1.0) -> Generator[Ask, Any, Function]:
+        """Ask all users for noisy sums, and return the distribution function.
 
         The sums spend ``share`` of the budget.
         """
         ends = self._column.kind.ends
-        return (yield from ask_function(cohort, budget, self._column.coordinates, ends, share))
+        return (yield from ask_function(budget, self._column.coordinates, ends, share))
 
     def of_nodes(self, function: Function, step: float | None = None) -> QuantilesResult:
         """Return the quantiles of a distribution function from noisy sums over nodes.

@@ -1,37 +1,46 @@
-"""Budget of a run with noise at the node: one plan, whose reports share it."""
+"""Budget of a run with noise at the node, which the questions to all of its users share."""
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
 
+from ldp_flower.questions import Question
 from ldp_flower.randomizers.sum_budget import plan_rho
 from ldp_flower.randomizers.sums import PARTS, BallSum, CellSum, NodeSum
 from ldp_flower.refusals import TooFew
 
-from ..runtime import Run
+from ..runtime import Ask, Cohort, Run
 from ..runtime.at_node import SPARE, honest_nodes
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Privacy parameters of a ledger's plan, a run's share of the plan, and the run's users.
-
-    ``honest`` is the number of nodes whose noise is relied on: 1 unless the noise is shared.
-    """
+    """Privacy parameters of a ledger's plan, a run's share of the plan, and the run's users."""
 
     epsilon: float
     delta: float
-    users: int
-    nodes: int
+    users: int  # number of users
+    nodes: int  # number of nodes that hold them
     of_run: float = 1.0  # share of the plan that the run uses
-    honest: int = 1
+    honest: int = 1  # number of nodes whose noise is relied on: 1 unless the noise is shared
+    run: Run | None = None  # the run whose users are asked; None for a budget without a run
 
     @classmethod
     def of(cls, run: Run, delta: float) -> "Budget":
         """Return the budget of a run with noise at nodes; raise TooFewReports for too few nodes."""
         nodes, honest = run.population.num_nodes, honest_nodes(run)
         share = run.share * (1 - SPARE if honest > 1 else 1)
-        return cls(run.epsilon, delta, run.num_users, nodes, share, honest)
+        return cls(run.epsilon, delta, run.num_users, nodes, share, honest, run)
+
+    @cached_property
+    def _everyone(self) -> Cohort:
+        assert self.run is not None
+        (cohort,) = self.run.cohorts([self.run.num_users])
+        return cohort
+
+    def ask(self, question: Question, mechanism: NodeSum) -> Ask:
+        """Return the question to all users of the run, by a mechanism that this budget pays."""
+        return Ask(self._everyone, question, mechanism)
 
     @cached_property
     def rho(self) -> float:

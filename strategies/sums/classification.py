@@ -9,6 +9,7 @@ import numpy as np
 
 from ldp_flower.data.schema import Schema
 from ldp_flower.questions import CellShares, ClassMoves, Question, RidgeMove
+from ldp_flower.randomizers import Estimate
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
@@ -16,7 +17,6 @@ from ..runtime import Ask, Run, TooFewReports
 from .budget import Budget
 from .descent import LOGISTIC, STEPS, ask_centres, descend, times_too_few
 from .ranking import QUESTIONS, ask_auc
-from .statistics import ask_cells
 
 # Shares of the budget: of the mean features, of the classes, of the scores.
 _MEANS, _CLASSES, _SCORES = 0.1, 0.03, 0.1
@@ -66,17 +66,16 @@ def classify(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Clas
     places = places_of(number)
     if refusal := too_few(budget, dim, number):
         raise TooFewReports(refusal)
-    (cohort,) = run.cohorts([run.num_users])
     run.planned_steps = STEPS + 2 + QUESTIONS * len(places)
     question = CellShares(np.array([dim]), np.array([float(number)]))
-    classes = yield from ask_cells(cohort, budget, question, _CLASSES)
+    classes: Estimate = yield budget.ask(question, budget.cells(number, _CLASSES))
     whole = max(float(classes.mean.sum()), _MIN_CLASS_SHARE)
     shares = np.clip(classes.mean / whole, _MIN_CLASS_SHARE, 1 - _MIN_CLASS_SHARE)
     errors = np.hypot(
         classes.std_error / whole, np.sqrt(shares * (1 - shares) / max(classes.count * whole, 1))
     )
     length = math.sqrt(1 + len(schema.columns))
-    means = yield from ask_centres(cohort, budget, dim, length, _MEANS)
+    means = yield from ask_centres(budget, dim, length, _MEANS)
     # Rows that are long were shortened, which the mean of the constant tells.
     middle = means / max(means[0], _LEAST_CONSTANT)
     means[0] = 0.0  # the constant stays
@@ -89,14 +88,14 @@ def classify(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Clas
             return RidgeMove(thetas, means, link="logistic")
         return ClassMoves(thetas, means, number)
 
-    flat = yield from descend(cohort, budget, starts.ravel(), moves, _DESCENT, LOGISTIC)
+    flat = yield from descend(budget, starts.ravel(), moves, _DESCENT, LOGISTIC)
     centred = flat.reshape(len(places), dim)
     thetas = centred - (centred @ means)[:, None] * one
     of_mean = thetas - (thetas[:, 1:] @ middle[1:] + thetas[:, 0])[:, None] * one
     share = _SCORES / len(places)
     found = []
     for place, theta in zip(places, of_mean, strict=True):
-        found.append((yield from ask_auc(cohort, budget, schema, theta, place, shares, share)))
+        found.append((yield from ask_auc(budget, schema, theta, place, shares, share)))
     weights = shares[places] / shares[places].sum()
     aucs, auc_errors = np.array(found).T
     error = float(np.linalg.norm(weights * auc_errors))

@@ -13,7 +13,7 @@ from ldp_flower.questions.sums import BESIDE
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
-from ..runtime import Ask, Cohort
+from ..runtime import Ask
 from .budget import Budget
 
 _CLEAR = 4.0  # standard errors by noise that a variance has to exceed
@@ -82,11 +82,11 @@ class _Moments:
 
 
 def _ask_moments(
-    cohort: Cohort, budget: Budget, columns: tuple[NDArray[np.int64], Floats, Floats], share: float
+    budget: Budget, columns: tuple[NDArray[np.int64], Floats, Floats], share: float
 ) -> Generator[Ask, Any, _Moments]:
     size = len(columns[0])
     question = Products(*columns)
-    found: Estimate = yield Ask(cohort, question, moments_mechanism(budget, size, share))
+    found: Estimate = yield budget.ask(question, moments_mechanism(budget, size, share))
     of_users, of_means = BESIDE[0], BESIDE[1] / math.sqrt(size)
     means = found.mean[1 : size + 1] / of_means
     products = np.zeros((size, size))
@@ -107,24 +107,20 @@ def moments_mechanism(budget: Budget, columns: int, share: float) -> Any:
 
 
 def ask_correlations(
-    cohort: Cohort,
-    budget: Budget,
-    columns: tuple[NDArray[np.int64], Floats, Floats],
-    shares: tuple[float, float],
+    budget: Budget, columns: tuple[NDArray[np.int64], Floats, Floats], shares: tuple[float, float]
 ) -> Generator[Ask, Any, PairCorrelations]:
     """Return the correlations of the columns.
 
     ``columns`` has their indices, their lower limits and their upper limits. ``shares`` has the
     shares of the budget for the moments and for the spread of users' influences.
     """
-    moments = yield from _ask_moments(cohort, budget, columns, shares[0])
+    moments = yield from _ask_moments(budget, columns, shares[0])
     found, by_noise = moments.correlations()
     likely = np.clip(np.nan_to_num(found), -1.0, 1.0)
     pairs = len(likely)
     question = CorrelationSpread(*columns, *moments.places(), likely, _BOUND)
-    answer: Estimate = yield Ask(
-        cohort, question, budget.ball(pairs, math.sqrt(pairs) / 2, shares[1])
-    )
+    mechanism = budget.ball(pairs, math.sqrt(pairs) / 2, shares[1])
+    answer: Estimate = yield budget.ask(question, mechanism)
     users, present = max(answer.count, 1), min(moments.present, 1.0)
     # The spread is raised by one standard error, so that it is hardly ever too small, and it is at
     # least that of a normal distribution.

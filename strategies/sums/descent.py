@@ -14,7 +14,7 @@ from ldp_flower.questions import Mean, Question, Shortened
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
-from ..runtime import Ask, Cohort, TooFewReports
+from ..runtime import Ask, TooFewReports
 from .budget import Budget
 
 STEPS = 40  # number of steps
@@ -34,7 +34,7 @@ _TOLD = 0.25  # size of the coordinate that says whether a move was clipped, ove
 
 
 def ask_centres(
-    cohort: Cohort, budget: Budget, dim: int, length: float, share: float
+    budget: Budget, dim: int, length: float, share: float
 ) -> Generator[Ask, Any, Floats]:
     """Return the users' mean features, shrunk by their noise.
 
@@ -42,13 +42,12 @@ def ask_centres(
     which a user's mean row is shortened.
     """
     mechanism = budget.ball(dim, length, share)
-    found: Estimate = yield Ask(cohort, Mean(np.zeros(dim)), mechanism)
+    found: Estimate = yield budget.ask(Mean(np.zeros(dim)), mechanism)
     noise = found.std_error**2
     return found.mean * np.maximum(0.0, 1 - noise / np.maximum(found.mean**2, noise))
 
 
 def descend(
-    cohort: Cohort,
     budget: Budget,
     start: Floats,
     moves: Callable[[Floats], Question],
@@ -74,7 +73,7 @@ def descend(
         question = Shortened(moves(theta), clip, _TOLD * clip)
         mechanism = budget.ball(dim + 1, clip * math.hypot(1, _TOLD), share, STEPS)
         try:
-            found: Estimate = yield Ask(cohort, question, mechanism)
+            found: Estimate = yield budget.ask(question, mechanism)
         except TooFewReports:
             if not step:
                 raise

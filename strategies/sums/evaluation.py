@@ -12,7 +12,7 @@ from ldp_flower.randomizers import Estimate
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
-from ..runtime import Ask, Cohort
+from ..runtime import Ask
 from .budget import Budget
 
 
@@ -25,14 +25,14 @@ class MeanLosses(NamedTuple):
 
 
 def ask_losses(
-    cohort: Cohort, budget: Budget, theta: Floats, centre: float, bound: float
+    budget: Budget, theta: Floats, centre: float, bound: float
 ) -> Generator[Ask, Any, MeanLosses]:
-    """Ask a cohort for noisy sums of two losses; return the losses' means over users.
+    """Ask all users for noisy sums of two losses; return the losses' means over users.
 
     A user's loss counts as ``bound`` at most.
     """
     mechanism = budget.ball(5, LossMoments.radius, 1.0)
-    found: Estimate = yield Ask(cohort, LossMoments(theta, centre, bound), mechanism)
+    found: Estimate = yield budget.ask(LossMoments(theta, centre, bound), mechanism)
     noise, means = float(found.std_error[0]), found.mean[:2] + 0.5
     first, both, second = found.mean[2:] / SQUARE + 0.5
     spread = np.array([[first, both], [both, second]]) - np.outer(means, means)

@@ -12,7 +12,7 @@ from ldp_flower.randomizers import Estimate
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
-from ..runtime import Ask, Cohort
+from ..runtime import Ask
 from .budget import Budget
 
 #: Largest domain: a node takes 3 ms for each user of 65,536 items.
@@ -20,15 +20,13 @@ MOST_ITEMS = 1 << 16
 _HELD, _FOUND = 0.05, 0.95  # an item of 5 % of the users is to be found with probability .95
 
 
-def ask_items(
-    cohort: Cohort, budget: Budget, domain_size: int
-) -> Generator[Ask, Any, tuple[Floats, float, int]]:
+def ask_items(budget: Budget, domain_size: int) -> Generator[Ask, Any, tuple[Floats, float, int]]:
     """Return the number of users who hold each item, its error by noise, and the number of users.
 
     A user with several items counts in parts for each of them.
     """
     mechanism = budget.cells(domain_size, 1.0)
-    found: Estimate = yield Ask(cohort, ItemShares(domain_size), mechanism)
+    found: Estimate = yield budget.ask(ItemShares(domain_size), mechanism)
     return found.count * found.mean, found.count * float(found.std_error[0]), found.count
 
 

@@ -98,7 +98,6 @@ def train(
 
     A step with too few reports is skipped. Raise TooFewReports if the first step has too few.
     """
-    (cohort,) = run.cohorts([run.num_users])
     run.planned_steps = steps
     clipped = min(max(_CLIPPED_BY_NOISE / budget.signal(1.0), _CLIPPED[0]), _CLIPPED[1])
     graph = network.graph
@@ -110,7 +109,7 @@ def train(
         question = NetworkGradient.of(now, clip, _TOLD * clip)
         mechanism = budget.ball(network.num_trainable + 1, _RADIUS * clip, 1.0, steps)
         try:
-            found: Estimate = yield Ask(cohort, question, mechanism)
+            found: Estimate = yield budget.ask(question, mechanism)
         except TooFewReports:
             if not step:
                 raise

@@ -13,7 +13,7 @@ from ldp_flower.questions.model_sums import EQUATIONS
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
-from ..runtime import Ask, Cohort
+from ..runtime import Ask
 from .budget import Budget
 
 _BOUND = 3.0  # bound on scores, in units of the residuals' size and a weighted row's largest length
@@ -35,7 +35,6 @@ class NewtonStep:
 
 
 def ask_step(
-    cohort: Cohort,
     budget: Budget,
     model: tuple[Floats, float],
     place: tuple[Floats, Floats],
@@ -55,7 +54,7 @@ def ask_step(
     bounds[2] = bounds[0] ** 2
     question = NormalEquations(*model, *place, chosen, bounds[1], bounds[0])
     mechanism = budget.ball(columns * (columns + 2), NormalEquations.radius, share)
-    found: Estimate = yield Ask(cohort, question, mechanism)
+    found: Estimate = yield budget.ask(question, mechanism)
     units = bounds / EQUATIONS
     noise = float(found.std_error[0]) * units
     vector, *triangles = np.split(found.mean, [columns, columns * (columns + 3) // 2])

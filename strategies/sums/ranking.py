@@ -13,7 +13,7 @@ from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
 from ..numerics.roc_curve import area
-from ..runtime import Ask, Cohort
+from ..runtime import Ask
 from .budget import Budget
 
 #: Number of histograms of scores, and of questions about one AUC.
@@ -32,13 +32,7 @@ _GAP_ERROR, _MOST_PAIRS = 0.035, 3
 
 
 def ask_auc(
-    cohort: Cohort,
-    budget: Budget,
-    schema: Schema,
-    theta: Floats,
-    place: int,
-    classes: Floats,
-    share: float,
+    budget: Budget, schema: Schema, theta: Floats, place: int, classes: Floats, share: float
 ) -> Generator[Ask, Any, tuple[float, float]]:
     """Return the AUC of a class's model over all users' rows, and its standard error.
 
@@ -54,7 +48,7 @@ def ask_auc(
         edges = centre + np.concatenate([-cells, cells[::-1]])
         expected = np.diff(ndtr((edges - centre) / spread), prepend=0.0, append=1.0)
         mechanism = budget.cells(len(expected), _LOOK * share)
-        found: Estimate = yield Ask(cohort, ScoreShares(theta, edges), mechanism)
+        found: Estimate = yield budget.ask(ScoreShares(theta, edges), mechanism)
         below = _distribution(found, expected)
         centre = float(np.interp(0.5, below, edges))
 
@@ -65,7 +59,7 @@ def ask_auc(
     error = budget.error(budget.ball(2, question(np.zeros(1)).radius, left)) / unit
     number = 1 + 2 * int(min((_GAP_ERROR / error) ** 2, _MOST_PAIRS))
     asked = question(np.interp(np.arange(1, number + 1) / (number + 1), below, edges))
-    found = yield Ask(cohort, asked, budget.ball(2 * number, asked.radius, left))
+    found = yield budget.ask(asked, budget.ball(2 * number, asked.radius, left))
     noise, weight = float(found.std_error[0]), 2 * asked.weight
     gaps, signs = found.mean.reshape(2, number)
     auc, error = area(0.5 - signs / weight, noise / weight, gaps / unit, noise / unit, own)

@@ -82,33 +82,30 @@ def regress(
     budget, dim = Budget.of(run, delta), schema.num_features
     if refusal := too_few(budget, schema, intervals):
         raise TooFewReports(refusal)
-    (cohort,) = run.cohorts([run.num_users])
     run.planned_steps = STEPS + 5 + intervals
     kind = schema.bounds
     assert isinstance(kind, Numeric)
     low, high = kind.ends
     moments = Moments(np.array([dim]), np.zeros(0), low, high)
-    targets = yield from ask_means(cohort, budget, moments, _TARGETS)
+    targets = yield from ask_means(budget, moments, _TARGETS)
     present = float(np.clip(targets.shares[0], targets.share_errors[0], 1.0))
     length = math.sqrt(1 + len(schema.columns))
-    means = yield from ask_centres(cohort, budget, dim, length, _MEANS)
+    means = yield from ask_centres(budget, dim, length, _MEANS)
     means[0] = 0.0  # the constant stays
     one = np.eye(1, dim)[0]
     # Long rows are shortened, so that a prediction at the mean features need not be the mean.
     mean, mean_error = low + (high - low) * float(targets.means[0]), float(targets.of_users[0])
     share = _DESCENT * (1 - _STEP if intervals else 1)
-    found = yield from descend(cohort, budget, mean * one, lambda c: RidgeMove(c, means), share)
+    found = yield from descend(budget, mean * one, lambda c: RidgeMove(c, means), share)
     theta = found - (found @ means) * one
     sizes = []
     for model in (theta, mean * one):
         question = ResidualOctave(model, 0.0)
-        sizes.append((yield from score.ask_size(cohort, budget, question, most=high - low)))
+        sizes.append((yield from score.ask_size(budget, question, most=high - low)))
     covariance = None
     if intervals:
         chosen, place = identified(schema), (means, np.ones(dim))
-        step = yield from ask_step(
-            cohort, budget, (theta, 0.0), place, chosen, sizes[0], _DESCENT * _STEP
-        )
+        step = yield from ask_step(budget, (theta, 0.0), place, chosen, sizes[0], _DESCENT * _STEP)
         # The constant where the chosen features have their means is one of all coefficients.
         moves = np.eye(dim)[np.append(chosen, 0)] - np.outer(np.append(means[chosen], 0), one)
         covariance = moves.T @ step.covariance @ moves
@@ -117,7 +114,7 @@ def regress(
         else:
             covariance = np.full_like(covariance, np.nan)
     judged = yield from score.ask_r2(
-        *(cohort, budget, theta, 0.0, mean, (sizes[0], sizes[1]), present, high - low),
+        *(budget, theta, 0.0, mean, (sizes[0], sizes[1]), present, high - low),
         centre_error=(high - low) * mean_error,
     )
     return Regressed(theta, judged, covariance)

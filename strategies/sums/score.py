@@ -13,7 +13,7 @@ from ldp_flower.questions.sizes import OCTAVES, SMALLEST_OCTAVE
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
-from ..runtime import Ask, Cohort
+from ..runtime import Ask
 from ..runtime.result import HALF_WIDTH_95
 from .budget import Budget
 
@@ -58,7 +58,6 @@ class Score(NamedTuple):
 
 
 def ask_size(
-    cohort: Cohort,
     budget: Budget,
     question: ResidualOctave | DistanceOctave,
     share: float = SIZE,
@@ -70,7 +69,7 @@ def ask_size(
     larger than ``most``.
     """
     mechanism = budget.cells(OCTAVES, share)
-    found: Estimate = yield Ask(cohort, OctaveShares(question), mechanism)
+    found: Estimate = yield budget.ask(OctaveShares(question), mechanism)
     highest = min(math.log2(most) - SMALLEST_OCTAVE, OCTAVES - 1)
     end = 1 + min(int(np.argmax(found.mean)) + _ABOVE, math.floor(highest))
     beyond = np.append(0.0, np.cumsum(found.mean[:end][::-1]))
@@ -81,7 +80,6 @@ def ask_size(
 
 
 def ask_r2(
-    cohort: Cohort,
     budget: Budget,
     theta: Floats,
     offset: float,
@@ -104,7 +102,7 @@ def ask_r2(
     reach = max(_BOUND, _GROWTH / float(np.cbrt(budget.error(mechanism))))
     bounds = np.minimum(reach * np.minimum(sizes, sizes[1]), most)
     question = ErrorPair(theta, offset, centre, *bounds.tolist())
-    found: Estimate = yield Ask(cohort, question, mechanism)
+    found: Estimate = yield budget.ask(question, mechanism)
     noise = float(found.std_error[0])
     whole, half = found.mean.reshape(2, 2) / np.array([[1.0], [HALF]]) + present / 2
     # A centre beside the mean adds its squared distance to the constant's loss.

@@ -8,21 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.questions import (
-    DistanceOctave,
-    Mean,
-    Moments,
-    ResidualOctave,
-    RidgeMove,
-    Squares,
-)
+from ldp_flower.questions import DistanceOctave, Mean, Moments, ResidualOctave, RidgeMove, Squares
 from ldp_flower.questions.sparse import keep_largest
 from ldp_flower.randomizers import Estimate
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import drawn_together
-from ..runtime import Ask, Cohort, LinearResult, Run, TooFewReports
+from ..runtime import Ask, LinearResult, Run, TooFewReports
 from . import score
 from .budget import Budget
 from .descent import STEPS, descend
@@ -79,26 +72,26 @@ def _standing_out(coef: Floats, noise: float) -> int:
     return max(int(np.sum(np.abs(coef) > _STANDS_OUT * noise)), 1)
 
 
-def ask_place(cohort: Cohort, budget: Budget, dim: int, rows: int) -> Generator[Ask, Any, Place]:
+def ask_place(budget: Budget, dim: int, rows: int) -> Generator[Ask, Any, Place]:
     """Ask for noisy sums, and return means and scales of features and targets.
 
     The result also has the share of the users with rows.
     """
     means, size, mean, of_target, present = np.zeros(dim), 0.0, 0.0, 0.0, 1.0
     for _ in range(_PLACES):
-        size = yield from score.ask_size(cohort, budget, DistanceOctave(means), _SIZE)
+        size = yield from score.ask_size(budget, DistanceOctave(means), _SIZE)
         mechanism = budget.ball(dim, _ROOM * size, _MEAN)
-        found: Estimate = yield Ask(cohort, Mean(means), mechanism)
+        found: Estimate = yield budget.ask(Mean(means), mechanism)
         means = means + found.mean
         question = ResidualOctave(np.zeros(dim), mean)
-        of_target = yield from score.ask_size(cohort, budget, question, _SIZE)
+        of_target = yield from score.ask_size(budget, question, _SIZE)
         ends = mean - _WITHIN * of_target, mean + _WITHIN * of_target
         moments = Moments(np.array([dim]), np.zeros(0), *ends)
-        targets = yield from ask_means(cohort, budget, moments, _MEAN)
+        targets = yield from ask_means(budget, moments, _MEAN)
         mean = ends[0] + (ends[1] - ends[0]) * float(targets.means[0])
         present = float(np.clip(targets.shares[0], targets.share_errors[0], 1.0))
     radius = _ROOM**2 * rows * size**2 / math.sqrt(dim)
-    found = yield Ask(cohort, Squares(means), budget.ball(dim, radius, _SQUARES))
+    found = yield budget.ask(Squares(means), budget.ball(dim, radius, _SQUARES))
     squares, _ = drawn_together(found.mean, float(found.std_error[0]) ** 2)
     squares = np.maximum(squares, _LEAST_VARIANCE * max(float(squares.mean()), radius / dim**2))
     return Place(np.append(means, mean), np.append(np.sqrt(squares), of_target), present)
@@ -120,9 +113,8 @@ def regress_sparsely(
     budget = Budget.of(run, delta)
     if refusal := too_few(budget, dim, sparsity):
         raise TooFewReports(refusal)
-    (cohort,) = run.cohorts([run.num_users])
     run.planned_steps = 2 * STEPS + 4 * _PLACES + 5
-    place = yield from ask_place(cohort, budget, dim, rows)
+    place = yield from ask_place(budget, dim, rows)
     means, scales = place.means[:-1], place.scales[:-1]
     centre, unit = float(place.means[-1]), float(place.scales[-1])
 
@@ -133,7 +125,7 @@ def regress_sparsely(
             return RidgeMove(theta, means, scales, centre, asked)
 
         found = np.zeros(dim)
-        found[asked] = yield from descend(cohort, budget, coef[asked], moves, share, unit=unit)
+        found[asked] = yield from descend(budget, coef[asked], moves, share, unit=unit)
         return found
 
     every = yield from descended(np.zeros(dim), np.arange(dim), _EVERY)
@@ -142,10 +134,8 @@ def regress_sparsely(
     likely = np.flatnonzero(keep_largest(every, min(2 * kept, dim)))
     coef = keep_largest((yield from descended(every, likely, _CANDIDATES)), kept) / scales
     offset, support = centre - float(means @ coef), np.flatnonzero(coef)
-    size = yield from score.ask_size(cohort, budget, ResidualOctave(coef, offset), score.SIZE)
-    step = yield from ask_step(
-        cohort, budget, (coef, offset), (means, scales), support, size, _STEP
-    )
+    size = yield from score.ask_size(budget, ResidualOctave(coef, offset), score.SIZE)
+    step = yield from ask_step(budget, (coef, offset), (means, scales), support, size, _STEP)
     notes, std_error = [], np.full(dim, np.nan)
     if step.is_known:
         move = step.move[:-1] / scales[support]
@@ -161,9 +151,7 @@ def regress_sparsely(
     left_out = coef == 0
     std_error[left_out] = noise / reached / scales[left_out]
     sizes = size, unit
-    r2, error, doubts = yield from score.ask_r2(
-        cohort, budget, coef, offset, centre, sizes, place.present
-    )
+    r2, error, doubts = yield from score.ask_r2(budget, coef, offset, centre, sizes, place.present)
     notes += doubts
     if r2 < 2 * error:
         notes.append(_NOT_BETTER.format(r2, 2 * error))

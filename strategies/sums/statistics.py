@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ldp_flower.questions import CellShares, Moments
+from ldp_flower.questions import Moments
 from ldp_flower.questions.sums import PRESENCE, SQUARE
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
-from ..runtime import Ask, Cohort
+from ..runtime import Ask
 from .budget import Budget
 
 # Largest useful standard errors: of a share, and of a mean in units of the column's range.
@@ -35,26 +35,16 @@ class SumMeans:
     total: "SumMeans | None" = None  # the same for all groups together, if there are several
 
 
-def ask_cells(
-    cohort: Cohort, budget: Budget, question: CellShares, share: float = 1.0
-) -> Generator[Ask, Estimate, Estimate]:
-    """Ask a cohort for a noisy histogram, and return each cell's share of the users.
-
-    A user with several rows counts in parts.
-    """
-    return (yield Ask(cohort, question, budget.cells(question.num_cells, share)))
-
-
 def ask_means(
-    cohort: Cohort, budget: Budget, question: Moments, share: float = 1.0
+    budget: Budget, question: Moments, share: float = 1.0
 ) -> Generator[Ask, Any, SumMeans]:
-    """Ask a cohort for noisy moments of a number, and return its means by group.
+    """Ask all users for noisy moments of a number, and return its means by group.
 
     The number is scaled: 0 is the lower bound, 1 the upper one.
     """
     groups = question.num_cells
     mechanism = budget.ball(3 * groups, question.radius, share)
-    found: Estimate = yield Ask(cohort, question, mechanism)
+    found: Estimate = yield budget.ask(question, mechanism)
     moments = found.mean.reshape(3, groups)
     noise, users = float(found.std_error[0]), max(found.count, 1)
     if groups == 1:

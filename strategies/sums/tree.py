@@ -20,7 +20,7 @@ from ldp_flower.validation import Floats
 
 from ..numerics.density import DistributionEstimates
 from ..numerics.sample import clipped, sampling
-from ..runtime import Ask, Cohort
+from ..runtime import Ask
 from .budget import Budget
 
 _COARSE, _COARSE_SHARE = 256, 0.1  # number of coarse cells, and their share of the budget
@@ -160,21 +160,17 @@ class Function:
 
 
 def ask_function(
-    cohort: Cohort,
-    budget: Budget,
-    coordinates: NDArray[np.int64],
-    ends: tuple[float, float],
-    share: float = 1.0,
+    budget: Budget, coordinates: NDArray[np.int64], ends: tuple[float, float], share: float = 1.0
 ) -> Generator[Ask, Any, Function]:
-    """Ask a cohort for noisy histograms of a column, and return its distribution function."""
+    """Ask all users for noisy histograms of a column, and return its distribution function."""
     even = np.linspace(*ends, _COARSE + 1)
-    coarse = yield from _ask(cohort, budget, coordinates, even, _COARSE_SHARE * share)
+    coarse = yield from _ask(budget, coordinates, even, _COARSE_SHARE * share)
     edges = _adapted(even, coarse)
     counts = []
     for level in range(1, _LEVELS + 1):
         own = edges[:: _BRANCHES ** (_LEVELS - level)]
         part = (1 - _COARSE_SHARE) * share / _LEVELS
-        counts.append((yield from _ask(cohort, budget, coordinates, own, part)))
+        counts.append((yield from _ask(budget, coordinates, own, part)))
     solve, covariance = _level_weights()
     cells = solve @ np.concatenate([each.mean for each in counts])
     # If nodes were lost at some level, all levels get the noise and the users of that level.
@@ -184,14 +180,10 @@ def ask_function(
 
 
 def _ask(
-    cohort: Cohort,
-    budget: Budget,
-    coordinates: NDArray[np.int64],
-    edges: Floats,
-    share: float,
+    budget: Budget, coordinates: NDArray[np.int64], edges: Floats, share: float
 ) -> Generator[Ask, Estimate, Estimate]:
     question = BinShares(coordinates, edges[1:-1])
-    return (yield Ask(cohort, question, budget.cells(len(edges) - 1, share)))
+    return (yield budget.ask(question, budget.cells(len(edges) - 1, share)))
 
 
 def _adapted(even: Floats, coarse: Estimate) -> Floats:

@@ -11,7 +11,7 @@ from ldp_flower.questions.sums import FLAG, SQUARE
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
-from ..runtime import Ask, Cohort
+from ..runtime import Ask
 from .budget import Budget
 
 
@@ -24,15 +24,13 @@ class MeanVector(NamedTuple):
     shortened_error: float
 
 
-def ask_mean_vector(
-    cohort: Cohort, budget: Budget, dim: int, bound: float
-) -> Generator[Ask, Any, MeanVector]:
+def ask_mean_vector(budget: Budget, dim: int, bound: float) -> Generator[Ask, Any, MeanVector]:
     """Return the mean of the users' mean rows, each of them shortened to the length ``bound``.
 
     Errors include that the users are a sample of a population.
     """
     mechanism = budget.ball(2 * dim + 2, MeanAndSquares.radius, 1.0)
-    found: Estimate = yield Ask(cohort, MeanAndSquares(bound), mechanism)
+    found: Estimate = yield budget.ask(MeanAndSquares(bound), mechanism)
     noise, users = float(found.std_error[0]), max(found.count, 1)
     first, second = found.mean[:dim], found.mean[dim : 2 * dim] / SQUARE
     within, beyond = np.maximum(found.mean[2 * dim :], 0.0) / FLAG

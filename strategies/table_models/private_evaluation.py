@@ -369,8 +369,7 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
         budget = Budget.of(run, self.delta)
         if refusal := sums.too_few(budget, _UNIFORM_BASELINE / _BASELINE_Z):
             raise TooFewReports(refusal)
-        (cohort,) = run.cohorts([run.num_users])
-        found = yield from sums.ask_losses(cohort, budget, self._model, self.centre, self.bound)
+        found = yield from sums.ask_losses(budget, self._model, self.centre, self.bound)
         loss, baseline = found.means
         beyond = loss > max(baseline, self.bound / 2)
         whole = found.noise + found.sampling

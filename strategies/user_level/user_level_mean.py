@@ -168,9 +168,8 @@ class UserLevelMean(AtNode, FeatureStrategy[LinearResult]):
         return (yield from self._by_waves(run))
 
     def _at_node(self, run: Run) -> Protocol:
-        (cohort,) = run.cohorts([run.num_users])
         budget = Budget.of(run, self.delta)
-        found = yield from ask_mean_vector(cohort, budget, self.dim, self.bound)
+        found = yield from ask_mean_vector(budget, self.dim, self.bound)
         notes = []
         if found.shortened - _Z * found.shortened_error > _MAX_SHORTENED:
             notes = [

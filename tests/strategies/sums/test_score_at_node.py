@@ -9,7 +9,9 @@ from scipy.stats import rankdata
 from ldp_flower import Categories, Numeric, Schema, Users
 from ldp_flower.planning.in_memory import run_in_memory
 from ldp_flower.questions import ResidualOctave
-from ldp_flower.strategies import PrivateClassification, PrivateRegression
+from ldp_flower.strategies import LdpIht, PrivateClassification, PrivateRegression
+from ldp_flower.strategies.runtime import Run
+from ldp_flower.strategies.runtime.population import SizeOnlyPopulation
 from ldp_flower.strategies.sums import score
 from ldp_flower.strategies.sums.budget import Budget
 
@@ -37,17 +39,17 @@ FACTORS = {
 
 def stated(users, line, centre, rng, most=BOUNDS):
     """Return the score that a run states of a line, a slope and an offset."""
-    budget, (slope, offset) = Budget(EPSILON, 1e-6, len(users), NODES), line
+    settings = LdpIht(1, sparsity=1, epsilon=EPSILON, noise="node")
+    budget = Budget.of(Run(settings, SizeOnlyPopulation(len(users), NODES)), 1e-6)
+    slope, offset = line
     model = np.array([slope])
 
     def steps():
         sizes = []
         for theta, constant in ((model, offset), (np.zeros(1), centre)):
             question = ResidualOctave(theta, constant)
-            sizes.append((yield from score.ask_size(None, budget, question, most=most)))
-        return (
-            yield from score.ask_r2(None, budget, model, offset, centre, tuple(sizes), 1.0, most)
-        )
+            sizes.append((yield from score.ask_size(budget, question, most=most)))
+        return (yield from score.ask_r2(budget, model, offset, centre, tuple(sizes), 1.0, most))
 
     return answered(steps(), users, NODES, rng)
 
