@@ -7,7 +7,6 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from ldp_flower.validation import Floats
 from ..numerics.sample import clipped
 from ..runtime import Ask, Cohort, TooFewReports
 from ..subprotocols.scales import number_randomizer
+from ..sums.statistics import GroupMeans
 from .item_mechanism import MAX_REPORT_BYTES
 
 MOST_CELLS = 2048  # limit on the number of cells, since their covariance matrix is stored
@@ -326,8 +326,8 @@ class Levels:
         given = {each.name: getattr(question, each.name) for each in fields(question)}
         return (yield Ask(cohort, LevelRounding(**given), self.rounding))
 
-    def means(self, found: ShareEstimates, uncertain: float | None, num_users: int) -> "GroupMeans":
-        """Return the means of the groups, computed from the shares of groups and levels.
+    def means(self, found: ShareEstimates, uncertain: float | None, num_users: int) -> GroupMeans:
+        """Return the means of the groups in [-1, 1], from the shares of groups and levels.
 
         ``uncertain`` is the mean from :meth:`uncertainty`, or None if it was not measured.
         """
@@ -400,13 +400,3 @@ def _variance(oracle: FrequencyOracle, groups: int, near: Floats, mean: float) -
     """
     from_here = np.linspace(-1.0, 1.0, len(near)) - mean
     return float(from_here @ oracle.covariance(near / groups) @ from_here) * groups**2
-
-
-class GroupMeans(NamedTuple):
-    """Means of groups in [-1, 1], each array of shape (groups,)."""
-
-    mean: Floats
-    std_error: Floats  # standard error of the mean over these users
-    population_std_error: Floats  # standard error of the mean over the users' population
-    share: Floats  # share of all users in each group
-    share_error: Floats  # standard error of the share

@@ -212,10 +212,9 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
     def _at_node(self, run: Run) -> Generator[Ask, Any, DifferenceResult]:
         """Query all users for the sums of their moments in both arms."""
         budget = Budget.of(run, self.delta)
-        sums = yield from self._means.moments(budget, self.column, 1.0)
-        errors = 2 * sums.errors  # errors of the means of a number in [-1, 1]
-        clear = sums.shares > GROUP_Z * sums.share_errors
-        return self._result(2 * sums.means - 1, errors, float(np.hypot(*errors)), Window(), clear)
+        arms, _ = yield from self._means.moments(budget, self.column, 1.0)
+        errors, clear = arms.population_std_error, arms.share > GROUP_Z * arms.share_error
+        return self._result(arms.mean, errors, float(np.hypot(*errors)), Window(), clear)
 
     def _result(
         self, mean: Floats, error: Floats, noise: float, window: Window, clear: NDArray[np.bool_]

@@ -24,14 +24,16 @@ from ..runtime.at_node import AtNode
 from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
 from ..sums.budget import Budget
-from ..sums.statistics import SumMeans, ask_means, users_for_means
+from ..sums.statistics import GroupMeans, ask_means, users_for_means
 from .base import ColumnStrategy, columns_of, too_noisy
-from .cells import GroupMeans, Levels, cell_question
+from .cells import Levels, cell_question
 from .groups import Groups, differ
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
+
+ColumnMeans = tuple[GroupMeans, GroupMeans | None]  # means by group, and of all groups together
 
 #: A group's share must exceed zero by this many standard errors, or the group may be empty.
 GROUP_Z = 3.0
@@ -253,21 +255,23 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
                 totals.append(levels.means(levels.joined(shares), rounding, run.num_users))
         return self._result(found, totals, run.num_users)
 
-    def moments(self, budget: Budget, name: str, share: float) -> Generator[Ask, Any, SumMeans]:
-        """Ask all users for the moments of the column ``name``, and return its means by group.
+    def moments(self, budget: Budget, name: str, share: float) -> Generator[Ask, Any, ColumnMeans]:
+        """Ask all users for the moments of the column ``name``; return its means.
 
-        The entries are scaled to [0, 1]. The question spends ``share`` of the budget.
+        They are means by group and, if there are groups, of all groups, of entries that are scaled
+        to [-1, 1]. The question spends ``share`` of the budget.
         """
         cells = cell_question(self.schema, self._groups.columns, name, 2)
         kind = self.schema.kind(name)
         assert isinstance(kind, Numeric)
         question = Moments(cells.coordinates, cells.sizes, *kind.ends)
-        return (yield from ask_means(budget, question, share))
+        groups, whole = yield from ask_means(budget, question, share)
+        return _centred(groups), None if whole is None else _centred(whole)
 
-    def of_nodes(self, sums: Sequence[SumMeans], num_users: int) -> MeansResult:
-        """Return the result from the noisy sums of the columns, one for each."""
-        totals = [one.total for one in sums if one.total is not None]
-        return self._result(_centred(sums), _centred(totals), num_users)
+    def of_nodes(self, found: Sequence[ColumnMeans], num_users: int) -> MeansResult:
+        """Return the result from what :meth:`moments` found for each column."""
+        totals = [whole for _, whole in found if whole is not None]
+        return self._result([groups for groups, _ in found], totals, num_users)
 
     def permanent(self) -> PermanentForm | None:
         """Return the form of the question for a series, or None if there are groups.
@@ -429,12 +433,7 @@ def _stacked(found: Sequence[GroupMeans]) -> GroupMeans:
     return GroupMeans(*map(np.array, zip(*found, strict=True)))
 
 
-def _centred(sums: Sequence[SumMeans]) -> list[GroupMeans]:
-    """Return the means of numbers in [0, 1], from noisy sums, as means of numbers in [-1, 1]."""
-    return [
-        GroupMeans(
-            *(2 * one.means - 1, 2 * one.of_users, 2 * one.errors),
-            *(one.shares, one.share_errors),
-        )
-        for one in sums
-    ]
+def _centred(found: GroupMeans) -> GroupMeans:
+    """Return the means of numbers in [0, 1] as means of numbers in [-1, 1]."""
+    mean, std_error, population_std_error, *shares = found
+    return GroupMeans(2 * mean - 1, 2 * std_error, 2 * population_std_error, *shares)

@@ -87,14 +87,14 @@ def regress(
     assert isinstance(kind, Numeric)
     low, high = kind.ends
     moments = Moments(np.array([dim]), np.zeros(0), low, high)
-    targets = yield from ask_means(budget, moments, _TARGETS)
-    present = float(np.clip(targets.shares[0], targets.share_errors[0], 1.0))
+    targets, _ = yield from ask_means(budget, moments, _TARGETS)
+    present = float(np.clip(targets.share[0], targets.share_error[0], 1.0))
     length = math.sqrt(1 + len(schema.columns))
     means = yield from ask_centres(budget, dim, length, _MEANS)
     means[0] = 0.0  # the constant stays
     one = np.eye(1, dim)[0]
     # Long rows are shortened, so that a prediction at the mean features need not be the mean.
-    mean, mean_error = low + (high - low) * float(targets.means[0]), float(targets.of_users[0])
+    mean, mean_error = low + (high - low) * float(targets.mean[0]), float(targets.std_error[0])
     share = _DESCENT * (1 - _STEP if intervals else 1)
     found = yield from descend(budget, mean * one, lambda c: RidgeMove(c, means), share)
     theta = found - (found @ means) * one

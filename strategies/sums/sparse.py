@@ -87,9 +87,9 @@ def ask_place(budget: Budget, dim: int, rows: int) -> Generator[Ask, Any, Place]
         of_target = yield from score.ask_size(budget, question, _SIZE)
         ends = mean - _WITHIN * of_target, mean + _WITHIN * of_target
         moments = Moments(np.array([dim]), np.zeros(0), *ends)
-        targets = yield from ask_means(budget, moments, _MEAN)
-        mean = ends[0] + (ends[1] - ends[0]) * float(targets.means[0])
-        present = float(np.clip(targets.shares[0], targets.share_errors[0], 1.0))
+        targets, _ = yield from ask_means(budget, moments, _MEAN)
+        mean = ends[0] + (ends[1] - ends[0]) * float(targets.mean[0])
+        present = float(np.clip(targets.share[0], targets.share_error[0], 1.0))
     radius = _ROOM**2 * rows * size**2 / math.sqrt(dim)
     found = yield budget.ask(Squares(means), budget.ball(dim, radius, _SQUARES))
     squares, _ = drawn_together(found.mean, float(found.std_error[0]) ** 2)

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,28 +18,26 @@ from .budget import Budget
 _CELL_ERROR, _MEAN_ERROR = 0.1, 0.1
 
 
-@dataclass(frozen=True)
-class SumMeans:
-    """Means of a number in [0, 1] in some groups, and the share of the users in each group.
+class GroupMeans(NamedTuple):
+    """Means of a number that is scaled to a public range, in groups of users.
 
-    All arrays have the shape (groups,). ``of_users`` has the errors of the means by noise alone,
-    and ``errors`` includes the sampling of the users from a population.
+    Each array has the shape (groups,).
     """
 
-    means: Floats
-    of_users: Floats
-    errors: Floats
-    shares: Floats
-    share_errors: Floats
-    total: "SumMeans | None" = None  # the same for all groups together, if there are several
+    mean: Floats
+    std_error: Floats  # standard error of the mean over these users, by noise alone
+    population_std_error: Floats  # standard error of the mean over the users' population
+    share: Floats  # share of all users in each group
+    share_error: Floats  # standard error of the share
 
 
 def ask_means(
     budget: Budget, question: Moments, share: float = 1.0
-) -> Generator[Ask, Any, SumMeans]:
-    """Ask all users for noisy moments of a number, and return its means by group.
+) -> Generator[Ask, Any, tuple[GroupMeans, GroupMeans | None]]:
+    """Ask all users for noisy moments of a number; return its means by group, and of all groups.
 
-    The number is scaled: 0 is the lower bound, 1 the upper one.
+    The number is scaled: 0 is the lower bound, 1 the upper one. The second value is None if there
+    is only one group.
     """
     groups = question.num_cells
     mechanism = budget.ball(3 * groups, question.radius, share)
@@ -48,12 +45,12 @@ def ask_means(
     moments = found.mean.reshape(3, groups)
     noise, users = float(found.std_error[0]), max(found.count, 1)
     if groups == 1:
-        return _means_of(moments, noise, users, 0.5)
+        return _means_of(moments, noise, users, 0.5), None
     whole = _means_of(moments.sum(axis=1, keepdims=True), math.sqrt(groups) * noise, users)
-    return replace(_means_of(moments, noise, users), total=whole)
+    return _means_of(moments, noise, users), whole
 
 
-def _means_of(moments: Floats, noise: float, users: int, middle_share: float = 0.0) -> SumMeans:
+def _means_of(moments: Floats, noise: float, users: int, middle_share: float = 0.0) -> GroupMeans:
     """Return the means from noisy first and second moments and presence, shape (3, groups).
 
     ``middle_share`` is the share of users present that is reported as 0.
@@ -64,20 +61,16 @@ def _means_of(moments: Floats, noise: float, users: int, middle_share: float = 0
     middle = np.clip(first / part, -0.5, 0.5)
     square = second / SQUARE / part + 0.5
     # First-order errors of ratios whose denominator is noisy, too.
-    of_users = noise / part * np.hypot(1.0, middle / PRESENCE)
+    std_error = noise / part * np.hypot(1.0, middle / PRESENCE)
     of_square = noise / part * np.hypot(1 / SQUARE, (square - 0.5) / PRESENCE)
     mean = middle + 0.5
     variances = np.clip(square - mean**2, 0.0, 0.25)
-    variance_errors = np.hypot(of_square, 2 * mean * of_users)
+    variance_errors = np.hypot(of_square, 2 * mean * std_error)
     # The variance is raised by one standard error, so that it is hardly ever too small.
     spread = np.minimum(variances + variance_errors, 0.25)
-    return SumMeans(
-        means=mean,
-        of_users=of_users,
-        errors=np.hypot(of_users, np.sqrt(spread / (users * part))),
-        shares=shares,
-        share_errors=np.hypot(noise / PRESENCE, np.sqrt(part * (1 - part) / users)),
-    )
+    population = np.hypot(std_error, np.sqrt(spread / (users * part)))
+    share_errors = np.hypot(noise / PRESENCE, np.sqrt(part * (1 - part) / users))
+    return GroupMeans(mean, std_error, population, shares, share_errors)
 
 
 def users_for_cells(epsilon: float, delta: float) -> int:
