@@ -23,7 +23,7 @@ from ..numerics.denoising import project_on_simplex
 from ..numerics.sample import sampling
 from ..runtime import Ask, Run
 from ..sums.budget import Budget
-from ..sums.tree import Function
+from ..sums.tree import Function, adapted
 from .cells import MOST_CELLS, ShareEstimator, cell_question
 from .column import STEP_SHARE, NumericColumn, cells_of, learn_step, learn_step_at_node
 from .groups import Groups
@@ -164,15 +164,3 @@ def audit_runs_of_groups(epsilon: float) -> Iterator[tuple[Schema, Users]]:
     rows = np.arange(math.ceil(6000 * max(1.0, 2 / epsilon) ** 2))
     table = {"x": rows % 41 / 10 - 2, "sort": np.array(["a", "b"])[rows % 2]}
     yield schema, schema.users(table)
-
-
-def adapted(even: Floats, mass: Floats, cells: int) -> Floats:
-    """Return the edges of ``cells`` cells of equal weight.
-
-    Half of the weight is the ``mass`` in the ``even`` cells, and half is the length of the range.
-    """
-    part = np.full(len(mass), 1 / len(mass))
-    if mass.sum() > 0:
-        part = (part + mass / mass.sum()) / 2
-    up_to = np.concatenate([[0.0], np.cumsum(part)]) / part.sum()
-    return np.asarray(np.interp(np.linspace(0, 1, cells + 1), up_to, even))

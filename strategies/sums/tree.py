@@ -165,7 +165,7 @@ def ask_function(
     """Ask all users for noisy histograms of a column, and return its distribution function."""
     even = np.linspace(*ends, _COARSE + 1)
     coarse = yield from _ask(budget, coordinates, even, _COARSE_SHARE * share)
-    edges = _adapted(even, coarse)
+    edges = _edges(even, coarse)
     counts = []
     for level in range(1, _LEVELS + 1):
         own = edges[:: _BRANCHES ** (_LEVELS - level)]
@@ -186,17 +186,25 @@ def _ask(
     return (yield budget.ask(question, budget.cells(len(edges) - 1, share)))
 
 
-def _adapted(even: Floats, coarse: Estimate) -> Floats:
-    """Return the edges of cells of equal weight: half of it is coarse mass, and half is length.
+def adapted(even: Floats, mass: Floats, cells: int) -> Floats:
+    """Return the edges of ``cells`` cells of equal weight.
+
+    Half of the weight is the ``mass`` in the ``even`` cells, and half is the length of the range.
+    """
+    part = np.full(len(mass), 1 / len(mass))
+    if mass.sum() > 0:
+        part = (part + mass / mass.sum()) / 2
+    up_to = np.concatenate([[0.0], np.cumsum(part)]) / part.sum()
+    return np.asarray(np.interp(np.linspace(0, 1, cells + 1), up_to, even))
+
+
+def _edges(even: Floats, coarse: Estimate) -> Floats:
+    """Return the edges of the finest cells, of equal weight by the histogram of ``coarse`` cells.
 
     The first and the last cell hold only a bound, since many entries may be clipped to it.
     """
     mass = np.where(coarse.mean > _MASS_Z * coarse.std_error, coarse.mean, 0.0)
-    part = np.full(len(mass), 1 / len(mass))
-    if mass.sum() > 0:
-        part = (part + mass / mass.sum()) / 2
-    cells = _BRANCHES**_LEVELS
-    edges = np.interp(np.linspace(0, 1, cells + 1), np.r_[0, np.cumsum(part)] / part.sum(), even)
+    edges = adapted(even, mass, _BRANCHES**_LEVELS)
     edges[:2] = even[0]
     edges[-2], edges[-1] = even[-1] - _ATOM * (even[-1] - even[0]), even[-1]
     return edges
