@@ -15,6 +15,7 @@ from ldp_flower.validation import Floats
 
 from ..runtime import Ask
 from .budget import Budget
+from .newton import symmetric
 
 _CLEAR = 4.0  # standard errors by noise that a variance has to exceed
 _BOUND = 6.0  # bound on a user's influence on a correlation
@@ -89,10 +90,7 @@ def _ask_moments(
     found: Estimate = yield budget.ask(question, moments_mechanism(budget, size, share))
     of_users, of_means = BESIDE[0], BESIDE[1] / math.sqrt(size)
     means = found.mean[1 : size + 1] / of_means
-    products = np.zeros((size, size))
-    products[np.triu_indices(size)] = found.mean[size + 1 :] * size
-    products = (products + products.T) / math.sqrt(2)
-    products[np.diag_indices(size)] /= math.sqrt(2)
+    products = symmetric(found.mean[size + 1 :] * size, size)
     noise = float(found.std_error[0])
     errors = noise / of_users, noise / of_means, noise * size, noise * size / math.sqrt(2)
     return _Moments(max(found.mean[0] / of_users, 1e-9), means, products, errors)

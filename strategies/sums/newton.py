@@ -60,7 +60,7 @@ def ask_step(
     vector, *triangles = np.split(found.mean, [columns, columns * (columns + 3) // 2])
     score = units[0] * vector
     matrix, squares = (
-        unit * _symmetric(entries, columns)
+        unit * symmetric(entries, columns)
         for unit, entries in zip(units[1:], triangles, strict=True)
     )
     values, vectors = np.linalg.eigh(matrix)
@@ -89,7 +89,7 @@ def _norm(noise: float, columns: int) -> float:
     return noise * math.sqrt(columns / 2)
 
 
-def _symmetric(entries: Floats, columns: int) -> Floats:
+def symmetric(entries: Floats, columns: int) -> Floats:
     """Return the symmetric matrix with this upper triangle.
 
     In ``entries``, the entries off the diagonal are multiplied by the root of 2.
