@@ -7,9 +7,6 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
-import numpy as np
-
-from ldp_flower import questions
 from ldp_flower.data.schema import Categories, Schema
 from ldp_flower.expectation import Setting
 from ldp_flower.randomizers import Estimate
@@ -22,13 +19,13 @@ from ..forecasts.columns import (
     error_of_drawn_shares,
     error_of_shares,
 )
-from ..numerics.sample import clipped, sampling
+from ..numerics.sample import sampling
 from ..runtime import Ask, LdpStrategy, Protocol, Result, Run, TooFewReports
 from ..runtime.at_node import AtNode, honest_nodes
 from ..runtime.run import Arguments
 from ..sums.budget import Budget, too_few_at_nodes
 from ..sums.statistics import users_for_cells
-from .cells import MOST_CELLS, ShareEstimates, ShareEstimator, cell_question
+from .cells import MOST_CELLS, ShareEstimates, ShareEstimator, ask_nodes, cell_question
 
 R = TypeVar("R", bound=Result)
 _LARGEST_EPSILON = 16  # largest epsilon that a refusal proposes
@@ -148,11 +145,8 @@ class CellStrategy(AtNode, ColumnStrategy[R]):
         self, budget: Budget, share: float = 1.0
     ) -> Generator[Ask, Estimate, ShareEstimates]:
         """Ask all users once for a noisy histogram, and return the shares of the cells."""
-        cell = self._question
-        question = questions.CellShares(cell.coordinates, cell.sizes, cell.edges)
-        found = yield budget.ask(question, budget.cells(question.num_cells, share))
-        covariance = np.diag(found.std_error**2) + sampling(clipped(found.mean), found.count)
-        return ShareEstimates(found.mean, covariance, found.count)
+        found = yield from ask_nodes(budget, self._question, share)
+        return replace(found, covariance=found.covariance + sampling(found.likely, found.users))
 
     def _found(self, run: Run) -> Generator[Ask, Estimate, ShareEstimates]:
         """Query the users for their cells and return the estimated shares."""

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from ldp_flower.data.schema import Numeric
-from ldp_flower.questions import CellShares
 from ldp_flower.validation import Floats
 
 from ..numerics.normal_scale import knots
 from ..runtime import Ask, Run
 from ..sums.budget import Budget
-from .cells import ShareEstimates, ShareEstimator, cell_question
+from .cells import ShareEstimates, ShareEstimator, ask_nodes, cell_question
 
 # Candidate numbers of bins of equal width. A histogram may have a number of bins if the noise of a
 # share is at most _BIN_NOISE over this number.
@@ -49,9 +48,7 @@ class CellAsker:
         cut = {name: edges[name] for name in names if name in edges}
         cell = cell_question(self._strategy.schema, categories, edges=cut)
         if self.budget:
-            question = CellShares(cell.coordinates, cell.sizes, cell.edges)
-            found = yield self.budget.ask(question, self.budget.cells(cell.num_cells, part))
-            return ShareEstimates(found.mean, np.diag(found.std_error**2), found.count)
+            return (yield from ask_nodes(self.budget, cell, part))
         estimator = ShareEstimator(self._strategy.epsilon, cell.num_cells)
         least = self._run.min_reports
         cohorts = self._run.cohorts(estimator.sizes(int(part * self._run.num_users), least))

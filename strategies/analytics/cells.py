@@ -12,7 +12,7 @@ import numpy as np
 
 from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.presentation.words import number
-from ldp_flower.questions import LevelRounding, TableCell
+from ldp_flower.questions import CellShares, LevelRounding, TableCell
 from ldp_flower.randomizers import (
     Estimate,
     FrequencyOracle,
@@ -27,6 +27,7 @@ from ldp_flower.validation import Floats
 from ..numerics.sample import clipped
 from ..runtime import Ask, Cohort, TooFewReports
 from ..subprotocols.scales import number_randomizer
+from ..sums.budget import Budget
 from ..sums.statistics import GroupMeans
 from .item_mechanism import MAX_REPORT_BYTES
 
@@ -118,6 +119,18 @@ class ShareEstimates:
         shares = self.cells / self.answering
         jacobian = (np.eye(len(shares)) - shares[:, None]) / self.answering
         return shares, np.asarray(jacobian @ self.covariance @ jacobian.T)
+
+
+def ask_nodes(
+    budget: Budget, cell: TableCell, share: float
+) -> Generator[Ask, Estimate, ShareEstimates]:
+    """Ask all users for a noisy histogram of a table, by a share of the budget; return the shares.
+
+    A user counts in each cell by the share of its rows there. The covariance is by noise alone.
+    """
+    question = CellShares(cell.coordinates, cell.sizes, cell.edges)
+    found = yield budget.ask(question, budget.cells(question.num_cells, share))
+    return ShareEstimates(found.mean, np.diag(found.std_error**2), found.count)
 
 
 @dataclass(frozen=True)

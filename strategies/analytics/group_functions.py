@@ -14,7 +14,7 @@ import numpy as np
 
 from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.data.users import Users
-from ldp_flower.questions import BinShares, Cell, CellShares, TableCell
+from ldp_flower.questions import BinShares, Cell, TableCell
 from ldp_flower.randomizers import best_frequency_oracle
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
@@ -24,7 +24,7 @@ from ..numerics.sample import sampling
 from ..runtime import Ask, Run
 from ..sums.budget import Budget
 from ..sums.tree import Function, adapted
-from .cells import MOST_CELLS, ShareEstimator, cell_question
+from .cells import MOST_CELLS, ShareEstimator, ask_nodes, cell_question
 from .column import STEP_SHARE, NumericColumn, cells_of, learn_step, learn_step_at_node
 from .groups import Groups
 
@@ -114,14 +114,12 @@ class GroupFunctions:
         """Ask for three noisy sums over nodes; return the groups' functions and the step."""
         step = yield from learn_step_at_node(budget, self.column, STEP_SHARE)
         even = self._even
-        question = BinShares(self.column.coordinates, even[1:-1])
-        told = yield budget.ask(question, budget.cells(_EVEN, _TELL))
+        bins = BinShares(self.column.coordinates, even[1:-1])
+        told = yield budget.ask(bins, budget.cells(_EVEN, _TELL))
         edges = self._edges(even, np.maximum(told.mean, 0.0), _CELLS[-1], step)
-        number = len(self.groups.names) * (len(edges) - 1)
-        shares = CellShares(*self._table, edges=edges[None, 1:-1])
-        found = yield budget.ask(shares, budget.cells(number, 1 - STEP_SHARE - _TELL))
-        functions = self._functions(edges, found.mean, np.diag(found.std_error**2), found.count)
-        return functions, step
+        question = TableCell(*self._table, edges=edges[None, 1:-1])
+        found = yield from ask_nodes(budget, question, 1 - STEP_SHARE - _TELL)
+        return self._functions(edges, found.cells, found.covariance, found.users), step
 
     def _edges(self, even: Floats, mass: Floats, cells: int, step: float | None) -> Floats:
         """Return the edges of ``cells`` cells, adapted to the ``mass`` in even ones.
