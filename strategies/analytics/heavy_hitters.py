@@ -367,7 +367,8 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         found, cut = self._found(counts, law.isf, law.sf)
         few = sums.too_few(budget, self.domain_size, self._level)
         notes = [] if len(found) or few is None else [str(few)]
-        return self._of_counts(found, counts, np.full(len(found), error), users, cut, notes)
+        errors = np.full(len(found), error)
+        return self._result(found, counts[found], errors, users, cut, notes, counts)
 
     def _counted(self, oracle: FrequencyOracle, estimate: Estimate) -> HeavyHittersResult:
         """Return the result: the items whose counts are significant, from counts of all items."""
@@ -381,9 +382,9 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         errors = np.sqrt([users * oracle.variance_at(share) for share in shares])
         cutoff = (math.floor(cut) - users * other) / gap  # supports are integers
         notes = [] if len(items) else [self._advice(oracle, users, cutoff)]
-        return self._of_counts(items, counts, errors, users, cutoff, notes)
+        return self._result(items, counts[items], errors, users, cutoff, notes, counts)
 
-    def _of_counts(
+    def _result(
         self,
         items: Integers,
         counts: Floats,
@@ -391,16 +392,21 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         users: int,
         cutoff: float,
         notes: list[str],
+        all_counts: Floats | None = None,
     ) -> HeavyHittersResult:
-        """Return the result from the counts of all items, and the errors of the found items."""
+        """Return the result, from the counts of the found items and their errors by noise.
+
+        The errors in the population include the sampling of users and of their items.
+        """
+        shares = np.clip(counts / users, 0.0, 1.0)
         return HeavyHittersResult(
             domain_size=self.domain_size,
             items=items,
-            counts=counts[items],
-            std_error=_of_population(errors, counts[items] / users, users),
+            counts=counts,
+            std_error=np.sqrt(errors**2 + users * shares * (1 - shares)),
             users_std_error=errors,
             cutoff=cutoff,
-            all_counts=counts,
+            all_counts=all_counts,
             notes=notes,
         )
 
@@ -437,16 +443,9 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         """Return the result: the items that the prefix tree finds, without the "no item"."""
         found = tree.heavy_hitters(answers.reports, answers.coins, self.max_items + 1, self._level)
         kept = np.flatnonzero(found.items < self.domain_size)[: self.max_items]
-        errors = found.std_errors[kept]
-        return HeavyHittersResult(
-            domain_size=self.domain_size,
-            items=found.items[kept],
-            counts=found.counts[kept],
-            std_error=_of_population(errors, found.counts[kept] / answers.count, answers.count),
-            users_std_error=errors,
-            cutoff=found.cutoff,
-            notes=[] if len(kept) else [self._advice(tree, answers.count, found.cutoff)],
-        )
+        items, counts, errors = found.items[kept], found.counts[kept], found.std_errors[kept]
+        notes = [] if len(kept) else [self._advice(tree, answers.count, found.cutoff)]
+        return self._result(items, counts, errors, answers.count, found.cutoff, notes)
 
     def _advice(self, mechanism: Mechanism, users: int, cutoff: float) -> str:
         """Return a note: the size of the noise, and what a frequent item would need to be found."""
@@ -521,9 +520,3 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
             mechanism, users, zipf(self.domain_size), self.domain_size, self.max_items, self._level
         )
         return expected_misses(mechanism, chances, [self._to_see(mechanism, users)])
-
-
-def _of_population(errors: Floats, shares: Floats, users: int) -> Floats:
-    """Return the errors, enlarged by the sampling of users and items from a population."""
-    own = np.clip(shares, 0.0, 1.0)
-    return np.asarray(np.sqrt(errors**2 + users * own * (1 - own)))
