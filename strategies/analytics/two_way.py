@@ -306,17 +306,16 @@ class TwoWay(CellStrategy[TwoWayResult]):
         return cls(Schema({"row": kind, "column": kind}), "row", "column", epsilon=epsilon)
 
 
-def _deviations(shares: Floats) -> tuple[Floats, Floats]:
-    """Return the shares minus those of independent columns, and the Jacobian of this function."""
+def _jacobian(shares: Floats) -> Floats:
+    """Return the Jacobian of the shares' deviations from those of independent columns."""
     rows, columns = shares.sum(axis=1), shares.sum(axis=0)
     same_row = np.kron(np.eye(len(rows)), np.ones((len(columns), len(columns))))
     same_column = np.kron(np.ones((len(rows), len(rows))), np.eye(len(columns)))
-    jacobian = (
+    return np.asarray(
         np.eye(shares.size)
         - np.tile(columns, len(rows))[:, None] * same_row
         - np.repeat(rows, len(columns))[:, None] * same_column
     )
-    return shares - np.outer(rows, columns), jacobian
 
 
 def independence(found: ShareEstimates, shape: tuple[int, int]) -> tuple[float, float]:
@@ -336,7 +335,7 @@ def independence(found: ShareEstimates, shape: tuple[int, int]) -> tuple[float, 
         covariance=noise + sampling(found.answering * null, found.users),
     )
     _, among = independent.among_answering()
-    _, jacobian = _deviations(null.reshape(shape))
+    jacobian = _jacobian(null.reshape(shape))
     # the deviations of these cells determine all others
     free = np.arange(shares.size).reshape(shape)[:-1, :-1].ravel()
     weights = np.linalg.pinv((jacobian @ among @ jacobian.T)[np.ix_(free, free)], hermitian=True)
