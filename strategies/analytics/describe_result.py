@@ -8,7 +8,7 @@ from flwr.app import ArrayRecord
 
 from ldp_flower.data.schema import Numeric
 from ldp_flower.presentation import charts
-from ldp_flower.presentation.words import with_error
+from ldp_flower.presentation.words import number, with_error
 from ldp_flower.validation import Floats
 
 from ..runtime import Result
@@ -113,7 +113,7 @@ class DescribeResult(Result):
             axes.plot([inside[3]] * 2, [place - 0.25, place + 0.25], color="white", lw=2)
             axes.plot(inside[0], place, "o", ms=4, color=charts.RED)
             for at, end, side in ((0, kind.low, "left"), (1, kind.high, "right")):
-                axes.text(at, place + 0.42, _short(end), ha=side, va="center", fontsize="x-small")
+                axes.text(at, place + 0.42, number(end), ha=side, va="center", fontsize="x-small")
         for place, shares in enumerate(self.shares, len(self.numbers)):
             left = 0.0
             named = self.categories[place - len(self.numbers)]
@@ -166,15 +166,6 @@ class DescribeResult(Result):
         return text.splitlines()
 
 
-def _short(value: float) -> str:
-    """Return a number with four significant digits, or with all digits before the point."""
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:z.4g}"
-
-
 def _cell(shown: object, error: float) -> str:
     """Return the text of a table's cell: a statistic and, unless it is NaN, its standard error."""
-    if not isinstance(shown, float):
-        return str(shown)
-    if np.isnan(shown):
-        return "–"
-    return with_error(shown, error, gap=_GAP)
+    return with_error(shown, error, gap=_GAP) if isinstance(shown, float) else str(shown)
