@@ -73,12 +73,7 @@ class ColumnUsers(SyntheticPopulation):
     judge: Judge  # function that returns the error of a result
     others: tuple[tuple[str, Judge], ...] = ()  # names and functions of further errors
     variance_between: float = 0.0  # share of the variance that is between users, as in Setting
-    most_drawn: int = sys.maxsize
-
-    @property
-    def most(self) -> int:
-        """Largest number of users that are drawn; they represent the others."""
-        return self.most_drawn
+    most: int = sys.maxsize  # largest number of users that are drawn; they represent the others
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
         """Draw users, see :meth:`SyntheticPopulation.draw`. An error is about these users."""
@@ -146,9 +141,9 @@ def column_users(
         # Ranks of many more users would be finer than those of the users who stand in for them.
         # Errors by noise are assumed to fall with the number of users.
         most = min(most, _MOST_STAND_IN)
-        limits = {"most_drawn": most, "max_users": _STAND_IN * most, "power": 1.0}
+        limits = {"most": most, "max_users": _STAND_IN * most, "power": 1.0}
     elif stand_in:
-        limits = {"most_drawn": most}
+        limits = {"most": most}
     return replace(users, assumes=tuple(assumes), **limits)
 
 
