@@ -58,6 +58,12 @@ class ColumnStrategy(LdpStrategy[R]):
         if not isinstance(self.schema, Schema):
             raise ValueError(f"Expected schema to be a Schema, got {type(self.schema).__name__}.")
 
+    @property
+    def _shared(self) -> dict[str, Any]:
+        """Arguments that a strategy for a part of this one's question shares with it."""
+        names = ("epsilon", "min_reports", "noise", "delta", "honest")
+        return {name: getattr(self, name) for name in names}
+
     @abstractmethod
     def _asked(self, run: Run) -> Protocol:
         """Ask the protocol's questions and return its result; enough users have been found."""

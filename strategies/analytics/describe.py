@@ -140,21 +140,19 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
 
     def _tasks_of(self, name: str) -> list[_Task]:
         """Return the tasks whose estimates make up the description of the column ``name``."""
-        given: dict[str, Any] = {"epsilon": self.epsilon, "min_reports": self.min_reports}
-        given |= {"noise": self.noise, "delta": self.delta}
         epsilon = min(self.epsilon, _SETTLED)
         if isinstance(self.schema.kind(name), Categories):
             cells = ShareEstimator(epsilon, len(categories_of(self.schema, "columns", name)))
             need = cells.noise(10_000) + (1 - 1 / cells.num_cells) / cells.num_cells
-            return [_Task(name, Counts(self.schema, name, **given), need)]
+            return [_Task(name, Counts(self.schema, name, **self._shared), need)]
         noise = Levels(epsilon).variance + _TYPICAL**2
         # for a standard deviation of an eighth of the bounds' distance
         spread = (number_randomizer(epsilon, 0.5).variance + 2 * _TYPICAL**4) / (2 * _TYPICAL) ** 2
         bit = RandomizedResponse(epsilon).variance / 4
         return [
-            _Task(name, Means(self.schema, name, **given), noise / 4),
+            _Task(name, Means(self.schema, name, **self._shared), noise / 4),
             _Task(name, _SpreadTask(self.schema, name, self.epsilon), spread / 4),
-            _Task(name, Quantiles(self.schema, name, _QUARTILES, **given), 1.5 * bit),
+            _Task(name, Quantiles(self.schema, name, _QUARTILES, **self._shared), 1.5 * bit),
         ]
 
     @classmethod

@@ -116,16 +116,7 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
                 "take window=False."
             )
         self._kind = kind
-        self._means = Means(
-            self.schema,
-            self.column,
-            by=self.by,
-            epsilon=self.epsilon,
-            min_reports=self.min_reports,
-            noise=self.noise,
-            delta=self.delta,
-            honest=self.honest,
-        )
+        self._means = Means(self.schema, self.column, by=self.by, **self._shared)
         self._arms = categories_of(self.schema, "by", self.by)
         if len(self._arms) != 2:
             raise ValueError(f"Expected two arms in {self.by!r}, got {self._arms}.")
