@@ -16,6 +16,7 @@ from ldp_flower.presentation import charts
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
+from ..forecasts.populations import audited_users
 from ..numerics.normal_scale import quantiles
 from ..runtime import Card, Protocol, Result, Run, guarantees
 from ..runtime.at_node import AtNode
@@ -200,14 +201,9 @@ class Correlation(AtNode, ColumnStrategy[CorrelationResult]):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield a strategy with users, for an audit: on a feature and the target."""
-        columns = {f"x{i}": Numeric(-2, 2) for i in range(1, dim)}
-        schema = Schema(columns or {"x": Numeric(-2, 2)}, "y", Numeric(-2, 2))
-        rows = np.linspace(-2, 2, 8000)
-        features = np.column_stack([np.ones(8000), *[rows] * (schema.num_features - 1)])
-        yield (
-            cls(schema, ["x1" if columns else "x", "y"], epsilon=epsilon),
-            Users.from_rows(features, np.cos(np.arange(8000.0)), groups=np.arange(8000) // 2),
-        )
+        numbers = {f"x{i}": Numeric(-2, 2) for i in range(1, max(2, dim))}
+        schema = Schema(numbers, "y", Numeric(-2, 2))
+        yield cls(schema, ["x1", "y"], epsilon=epsilon), audited_users(schema, 8000, 2)
 
     def _asked(self, run: Run) -> Protocol:
         """Ask for histograms of the columns, for products, and for the products' variation.

@@ -15,7 +15,7 @@ from ldp_flower.presentation import charts
 from ldp_flower.randomizers import HadamardBit
 from ldp_flower.validation import Floats
 
-from ..forecasts.populations import features_of
+from ..forecasts.populations import audited_users, features_of
 from ..numerics.denoising import project_on_simplex
 from ..runtime import Ask, Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import first_of, frame, interval
@@ -182,17 +182,12 @@ class Counts(CellStrategy[CountsResult]):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield strategies with users, for an audit: on a target and, if dim > 2, a feature."""
-        rows = np.arange(4000)
-        target = Schema(
-            {f"x{i}": Numeric(-1, 1) for i in range(1, dim)} or {"x": Numeric(-1, 1)},
-            *("sort", Categories(["a", "b", "c"])),
-        )
-        users = Users.from_rows(np.ones((4000, dim)), rows % 3, groups=rows // 2)
-        yield cls(target, "sort", epsilon=epsilon), users
+        numbers = {f"x{i}": Numeric(-1, 1) for i in range(1, max(2, dim))}
+        schemas = [Schema(numbers, "sort", Categories(["a", "b", "c"]))]
         if dim > 2:
-            schema = Schema({"sort": Categories([str(i) for i in range(dim - 1)])})
-            features = np.hstack([np.ones((4000, 1)), np.eye(dim - 1)[rows % (dim - 1)]])
-            yield cls(schema, "sort", epsilon=epsilon), Users.from_rows(features, groups=rows // 2)
+            schemas.append(Schema({"sort": Categories([str(i) for i in range(dim - 1)])}))
+        for schema in schemas:
+            yield cls(schema, "sort", epsilon=epsilon), audited_users(schema, 4000, 2)
 
     def _asked(self, run: Run) -> Protocol:
         """Query the users for their categories and return the shares."""

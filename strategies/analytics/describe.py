@@ -23,6 +23,7 @@ from ..forecasts.columns import (
     error_of_described_shares,
     error_of_description,
 )
+from ..forecasts.populations import audited_users
 from ..runtime import Ask, Card, Protocol, Result, Run, guarantees
 from ..runtime.at_node import AtNode
 from ..runtime.result import HALF_WIDTH_95
@@ -158,18 +159,11 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield a strategy with users, for an audit: on a number and on categories."""
-        numbers = np.linspace(-2, 2, 8000)
-        columns = {f"x{i}": Numeric(-1, 1) for i in range(1, max(2, dim))}
-        schema = Schema(dict(list(columns.items())[-1:]), "kind", Categories(["a", "b"]))
-        if dim == schema.num_features:
-            features = np.column_stack([np.ones(8000), numbers])
-            yield cls(schema, epsilon=epsilon), Users.from_rows(features, np.arange(8000) % 2)
-        else:
-            sort = Categories([str(i) for i in range(dim - 1)])
-            schema = Schema({"sort": sort}, "y", Numeric(-1, 1))
-            features = np.hstack([np.ones((8000, 1)), np.eye(dim - 1)[np.arange(8000) % (dim - 1)]])
-            users = Users.from_rows(features, numbers)
-            yield cls(schema, epsilon=epsilon), users
+        schema = Schema({"x": Numeric(-1, 1)}, "kind", Categories(["a", "b"]))
+        if dim != schema.num_features:
+            sorts = Categories([str(i) for i in range(dim - 1)])
+            schema = Schema({"sort": sorts}, "y", Numeric(-1, 1))
+        yield cls(schema, epsilon=epsilon), audited_users(schema, 8000)
 
     def _asked(self, run: Run) -> Protocol:
         """Run all tasks in turn, each with its part of the users; return the description."""

@@ -19,6 +19,7 @@ from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..forecasts.columns import SPREAD, ColumnUsers, column_users, error_of_means
+from ..forecasts.populations import audited_users
 from ..runtime import Ask, Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.at_node import AtNode
 from ..runtime.result import frame, interval
@@ -215,19 +216,14 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield strategies with users, for an audit: of a mean and, if dim > 2, means by group."""
-        rows, numbers = np.arange(6000), np.linspace(-2, 2, 6000)
-        columns: dict[str, Numeric | Categories] = {
-            f"x{i}": Numeric(-1, 1) for i in range(1, max(2, dim))
-        }
-        users = Users.from_rows(np.ones((6000, len(columns) + 1)), numbers, groups=rows // 2)
         if dim > 1:
-            yield cls(Schema(columns, "y", Numeric(-1, 1)), "y", epsilon=epsilon), users
+            numbers = {f"x{i}": Numeric(-1, 1) for i in range(1, dim)}
+            schema = Schema(numbers, "y", Numeric(-1, 1))
+            yield cls(schema, "y", epsilon=epsilon), audited_users(schema, 6000, 2)
         if dim > 2:
-            groups = Categories([str(i) for i in range(dim - 1)])
-            schema = Schema({"sort": groups}, "y", Numeric(-1, 1))
-            features = np.hstack([np.ones((6000, 1)), np.eye(dim - 1)[rows % (dim - 1)]])
-            held = Users.from_rows(features, numbers)
-            yield cls(schema, "y", by="sort", epsilon=epsilon), held
+            sorts = Categories([str(i) for i in range(dim - 1)])
+            schema = Schema({"sort": sorts}, "y", Numeric(-1, 1))
+            yield cls(schema, "y", by="sort", epsilon=epsilon), audited_users(schema, 6000)
 
     def _asked(self, run: Run) -> Protocol:
         """Query each column's users for levels, and its pilot users for the rounding.

@@ -14,6 +14,7 @@ from ldp_flower.data.users import Users
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
+from ..forecasts.populations import audited_users
 from ..numerics.normal_scale import quantiles
 from ..numerics.product_mixture import PairTable, distances, fitted
 from ..runtime import Card, Protocol, Run, guarantees
@@ -103,18 +104,11 @@ class Synthesize(AtNode, ColumnStrategy[SynthesizeResult]):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield a strategy with users, for an audit: on a number, a category and the target."""
-        rows = np.arange(4000)
         sorts = max(2, dim - 2)
-        columns: dict[str, Numeric | Categories] = {
-            "sort": Categories([str(i) for i in range(sorts)])
-        }
-        features = [np.ones((4000, 1)), np.eye(sorts)[rows % sorts]]
-        if dim > sorts + 1:
-            columns = {"x": Numeric(-2, 2), **columns}
-            features.insert(1, np.linspace(-2, 2, 4000)[:, None])
-        schema = Schema(columns, "y", Numeric(-2, 2))
-        users = Users.from_rows(np.hstack(features), np.cos(rows), groups=rows)
-        yield cls(schema, epsilon=epsilon), users
+        numbers = {"x": Numeric(-2, 2)} if dim > sorts + 1 else {}
+        kinds = Categories([str(i) for i in range(sorts)])
+        schema = Schema({**numbers, "sort": kinds}, "y", Numeric(-2, 2))
+        yield cls(schema, epsilon=epsilon), audited_users(schema, 4000)
 
     def _sizes(self, cells: int) -> list[int]:
         """Return the number of cells of each column; a column of numbers has ``cells`` cells."""

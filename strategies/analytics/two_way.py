@@ -18,7 +18,7 @@ from ldp_flower.presentation.words import number
 from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.validation import Floats, check_integer
 
-from ..forecasts.populations import features_of
+from ..forecasts.populations import audited_users, features_of
 from ..numerics.denoising import project_on_simplex
 from ..numerics.sample import sampling
 from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
@@ -241,15 +241,9 @@ class TwoWay(CellStrategy[TwoWayResult]):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield a strategy with users, for an audit: on the table of a feature and the target."""
-        size = max(2, dim - 1)
-        kinds = Categories([str(i) for i in range(size)])
-        schema = Schema({"sort": kinds}, "kind", Categories(["a", "b"]))
-        rows = np.arange(8000)
-        features = np.hstack([np.ones((8000, 1)), np.eye(size)[rows % size]])
-        yield (
-            cls(schema, "sort", "kind", epsilon=epsilon),
-            Users.from_rows(features, rows // 3 % 2, groups=rows // 2),
-        )
+        sorts = Categories([str(i) for i in range(max(2, dim - 1))])
+        schema = Schema({"sort": sorts}, "kind", Categories(["a", "b"]))
+        yield cls(schema, "sort", "kind", epsilon=epsilon), audited_users(schema, 8000, 2)
 
     def _asked(self, run: Run) -> Protocol:
         """Query the users for their cells; return the table and the test of independence."""

@@ -38,6 +38,21 @@ def table_users(dim: int, num_users: int = 4000) -> tuple[Schema, Users]:
     return Schema({f"x{j}": Numeric(-4, 4) for j in range(1, dim)}, "y", Numeric(-4, 4)), users
 
 
+def audited_users(schema: Schema, num_rows: int, rows_per_user: int = 1) -> Users:
+    """Return users of a table for an audit, which needs queries and no estimate.
+
+    The entries of a column run through its bounds or its categories, at another pace in each.
+    """
+    rows, entries = np.arange(num_rows), {}
+    for pace, name in enumerate(schema.columns_read, 1):
+        kind = schema.kind(name)
+        if isinstance(kind, Numeric):
+            entries[name] = kind.low + (kind.high - kind.low) * (pace * rows % num_rows) / num_rows
+        else:
+            entries[name] = np.array(kind.declared, object)[rows // pace % len(kind.declared)]
+    return schema.users(entries, groups=rows // rows_per_user)
+
+
 def one_silo(dim: int) -> Users:
     """Return one silo with four records of two classes."""
     features = normals(4, dim)
