@@ -1,7 +1,7 @@
 """HeavyHitters: a strategy that finds the users' most frequent items and counts them."""
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -364,7 +364,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         budget = Budget.of(run, self.delta)
         counts, error, users = yield from sums.ask_items(budget, self.domain_size)
         law = norm(scale=error)
-        found, cut = self._found(counts, law.isf, law.sf)
+        found, cut = self._found(counts, law)
         few = sums.too_few(budget, self.domain_size, self._level)
         notes = [] if len(found) or few is None else [str(few)]
         errors = np.full(len(found), error)
@@ -377,7 +377,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         counts = users * estimate.mean[: self.domain_size]
         support = np.rint(counts * gap + users * other)
         law = binom(users, other)
-        items, cut = self._found(support, law.isf, lambda found: law.sf(found - 1))
+        items, cut = self._found(support, law, 1)
         shares = np.clip(counts[items] / users, 0.0, 1.0)
         errors = np.sqrt([users * oracle.variance_at(share) for share in shares])
         cutoff = (math.floor(cut) - users * other) / gap  # supports are integers
@@ -410,30 +410,25 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
             notes=notes,
         )
 
-    def _found(
-        self,
-        scores: Floats,
-        quantile: Callable[[float], Any],
-        by_chance: Callable[[Floats], Floats],
-    ) -> tuple[Integers, float]:
+    def _found(self, scores: Floats, law: Any, unit: int = 0) -> tuple[Integers, float]:
         """Return the items with significant scores, largest first, and the score to exceed.
 
         Parameters
         ----------
         scores : ndarray of float64, shape (domain_size,)
             Score of each item, such as the number of reports that support it.
-        quantile : callable
-            Function from a probability to the score that an item of no user exceeds with it.
-        by_chance : callable
-            Function from scores to the probability that an item of no user reaches them.
+        law : frozen distribution of scipy.stats
+            Distribution of the score of an item of no user.
+        unit : int (default: 0)
+            Smallest difference of two scores; 0 if they are continuous.
         """
         level = self._level / self.domain_size
-        cut = float(quantile(level))
+        cut = float(law.isf(level))
         order = np.argsort(-scores, kind="stable")
         if self.cutoff == "fdr":
             falling = scores[order]
             allowed = level * np.arange(1, len(falling) + 1)
-            few = np.flatnonzero(by_chance(falling) <= allowed)
+            few = np.flatnonzero(law.sf(falling - unit) <= allowed)
             if len(few):
                 cut = float(np.nextafter(falling[few[-1]], -np.inf))
         order = order[: self.max_items]
