@@ -105,8 +105,7 @@ class GroupFunctions:
         edges = self._edges(even, project_on_simplex(told.mean[:-1]), self._cells(left), step)
         estimator = ShareEstimator(self.epsilon, len(self.groups.names) * (len(edges) - 1))
         waves = run.cohorts(estimator.sizes(left, run.min_reports))
-        question = TableCell(*self._table, edges=edges[None, 1:-1])
-        found = yield from estimator.estimate(waves, question)
+        found = yield from estimator.estimate(waves, self._question(edges))
         noise = found.covariance - sampling(found.likely, found.users)
         return self._functions(edges, found.cells, noise, found.users), step
 
@@ -117,8 +116,7 @@ class GroupFunctions:
         bins = BinShares(self.column.coordinates, even[1:-1])
         told = yield budget.ask(bins, budget.cells(_EVEN, _TELL))
         edges = self._edges(even, np.maximum(told.mean, 0.0), _CELLS[-1], step)
-        question = TableCell(*self._table, edges=edges[None, 1:-1])
-        found = yield from ask_nodes(budget, question, 1 - STEP_SHARE - _TELL)
+        found = yield from ask_nodes(budget, self._question(edges), 1 - STEP_SHARE - _TELL)
         return self._functions(edges, found.cells, found.covariance, found.users), step
 
     def _edges(self, even: Floats, mass: Floats, cells: int, step: float | None) -> Floats:
@@ -138,14 +136,10 @@ class GroupFunctions:
     def _even(self) -> Floats:
         return np.linspace(*self.column.kind.ends, _EVEN + 1)
 
-    @property
-    def _table(self) -> tuple[Any, Any]:
-        """Coordinates of the columns of the table of groups, and their numbers of categories.
-
-        The last coordinate is that of the column of numbers, which has no number of categories.
-        """
-        question = cell_question(self.schema, self.groups.columns, self.column.name, 2)
-        return question.coordinates, question.sizes
+    def _question(self, edges: Floats) -> TableCell:
+        """Return the question for the pair of a user's group and of its cell between edges."""
+        edges_of = {self.column.name: edges[1:-1]}
+        return cell_question(self.schema, self.groups.columns, edges=edges_of)
 
     def _functions(self, edges: Floats, cells: Floats, noise: Floats, users: int) -> list[Function]:
         size = len(edges) - 1

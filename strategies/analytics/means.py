@@ -258,9 +258,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         to [-1, 1]. The question spends ``share`` of the budget.
         """
         cells = cell_question(self.schema, self._groups.columns, name, 2)
-        kind = self.schema.kind(name)
-        assert isinstance(kind, Numeric)
-        question = Moments(cells.coordinates, cells.sizes, *kind.ends)
+        question = Moments(cells.coordinates, cells.sizes, cells.low, cells.high)
         groups, whole = yield from ask_means(budget, question, share)
         return _centred(groups), None if whole is None else _centred(whole)
 
