@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ldp_flower.data.schema import Numeric
 from ldp_flower.validation import Floats
 
 from ..numerics.normal_scale import knots
 from ..runtime import Ask, Run
 from ..sums.budget import Budget
 from .cells import ShareEstimates, ShareEstimator, ask_nodes, cell_question
+from .column import NumericColumn
 
 # Candidate numbers of bins of equal width. A histogram may have a number of bins if the noise of a
 # share is at most _BIN_NOISE over this number.
@@ -60,8 +60,7 @@ class CellAsker:
         The function is a table of knots. ``part`` is the part of the budget, or of the users.
         """
         sharp = (bins for bins in _BINS if self.noise(bins, part) * bins <= _BIN_NOISE)
-        kind = self._strategy.schema.kind(name)
-        assert isinstance(kind, Numeric)
+        kind = NumericColumn.of(self._strategy.schema, name).kind
         even = np.linspace(*kind.ends, max(sharp, default=_BINS[0]) + 1)
         found = yield from self.shares([name], {name: even[1:-1]}, part)
         shares, covariance = found.among_answering()

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ldp_flower.data.schema import Categories, Numeric, Schema
+from ldp_flower.data.schema import Categories, Schema
 from ldp_flower.presentation.words import number
 from ldp_flower.questions import CellShares, LevelRounding, TableCell
 from ldp_flower.randomizers import (
@@ -29,6 +29,7 @@ from ..runtime import Ask, Cohort, TooFewReports
 from ..subprotocols.scales import number_randomizer
 from ..sums.budget import Budget
 from ..sums.statistics import GroupMeans
+from .column import NumericColumn
 from .item_mechanism import MAX_REPORT_BYTES
 
 MOST_CELLS = 2048  # limit on the number of cells, since their covariance matrix is stored
@@ -61,9 +62,7 @@ def cell_question(
     sizes = np.array([len(kind.values) for kind in kinds if isinstance(kind, Categories)], float)
     if number is None:
         return TableCell(places, sizes, edges=np.array([*cut.values()]) if cut else None)
-    kind = schema.kind(number)
-    assert isinstance(kind, Numeric)
-    return TableCell(places, sizes, levels, *kind.ends)
+    return TableCell(places, sizes, levels, *NumericColumn.of(schema, number).kind.ends)
 
 
 def names_of_ranges(ends: Floats) -> list[str]:

@@ -64,13 +64,14 @@ class NumericColumn:
     place: int  # index of the column among the features; the target comes after the features
 
     @classmethod
-    def of(cls, schema: Schema, name: str) -> Self:
-        """Return a column of a schema; raise ValueError if it has categories."""
-        kind = schema.kind(name, "column")
+    def of(cls, schema: Schema, name: str, argument: str = "column") -> Self:
+        """Return a column of a schema; raise ValueError if it has categories.
+
+        ``argument`` is the argument that named the column, for the error.
+        """
+        kind = schema.kind(name, argument)
         if not isinstance(kind, Numeric):
-            raise ValueError(
-                f"Expected column to be one of numbers, got {name!r}, which has categories."
-            )
+            raise ValueError(f"Expected {argument} of numbers, got {name!r}, which has categories.")
         return cls(name, kind, schema.places(name)[0])
 
     @property

@@ -26,6 +26,7 @@ from ..sums.budget import Budget
 from ..sums.correlations import ask_correlations, noise_of_product
 from .base import ColumnStrategy, columns_of
 from .cell_asker import CellAsker
+from .column import NumericColumn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -189,14 +190,12 @@ class Correlation(AtNode, ColumnStrategy[CorrelationResult]):
             raise ValueError(
                 "Expected noise='node' or noise='shared' for correlations, got noise='user'."
             )
-        kinds = {name: self.schema.kind(name) for name in self.schema.columns_read}
-        numbers = [name for name, kind in kinds.items() if isinstance(kind, Numeric)]
+        read = self.schema.columns_read
+        numbers = [name for name in read if isinstance(self.schema.kind(name), Numeric)]
         chosen = numbers if self.columns is None else self.columns
         Budget(self.epsilon, self.delta, 1, 1).cells(2, 1.0)  # raises an error for a wrong epsilon
         self._columns = columns_of(self.schema, "columns", chosen, 2)
-        if other := [name for name in self._columns if name not in numbers]:
-            raise ValueError(f"Expected columns of numbers, got {other[0]!r}.")
-        self._places = np.array([self.schema.places(name)[0] for name in self._columns], np.int64)
+        self._numbers = [NumericColumn.of(self.schema, name, "columns") for name in self._columns]
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
@@ -219,14 +218,11 @@ class Correlation(AtNode, ColumnStrategy[CorrelationResult]):
             scale = yield from asker.scale(name, _LIMITS / len(self._columns))
             limits.append(_limits(scale, reach))
         ends = np.array(limits)
+        places = np.array([column.place for column in self._numbers])
         found = yield from ask_correlations(
-            asker.budget, (self._places, *ends.T.copy()), (_PRODUCTS, _SPREAD)
+            asker.budget, (places, *ends.T.copy()), (_PRODUCTS, _SPREAD)
         )
-        units = np.zeros(ends.shape)
-        for place, name in enumerate(self._columns):
-            kind = self.schema.kind(name)
-            assert isinstance(kind, Numeric)
-            units[place] = kind.restore(ends[place])
+        pairs = zip(self._numbers, ends, strict=True)
         hidden = int(np.isnan(found.correlation).sum())
         return CorrelationResult(
             columns=self._columns,
@@ -234,7 +230,7 @@ class Correlation(AtNode, ColumnStrategy[CorrelationResult]):
             std_error=self._matrix(found.std_error, 0.0),
             lower=self._matrix(found.lower, 1.0),
             upper=self._matrix(found.upper, 1.0),
-            limits=units,
+            limits=np.array([column.kind.restore(own) for column, own in pairs]),
             notes=[
                 f"Noise hides {hidden} of {len(found.correlation)} correlations: ask for fewer "
                 "columns, declare narrower bounds, or ask more users."

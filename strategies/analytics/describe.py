@@ -31,6 +31,7 @@ from ..subprotocols.scales import number_randomizer
 from ..sums.budget import Budget
 from .base import ColumnStrategy, categories_of, columns_of
 from .cells import Levels, ShareEstimator, cell_question
+from .column import NumericColumn
 from .counts import Counts
 from .describe_result import STATISTICS, DescribeResult
 from .means import Means, MeansResult
@@ -183,8 +184,8 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
         budget, share = Budget.of(run, self.delta), 1 / self._asks_of_nodes
         for task in self._tasks:
             if isinstance(task.protocol, Means):
-                sums = yield from task.protocol.moments(budget, task.column, share)
-                found[task.column].append(task.protocol.of_nodes([sums], run.num_users))
+                sums = yield from task.protocol.moments(budget, share)
+                found[task.column].append(task.protocol.of_nodes(sums, run.num_users))
             elif isinstance(task.protocol, Quantiles):
                 function = yield from task.protocol.function(budget, share)
                 variance, error = function.variance
@@ -282,8 +283,7 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
 
         Two tasks give it: the ``mean``, and the ``spread`` of :class:`_SpreadTask`.
         """
-        kind = self.schema.kind(mean.columns[0])
-        assert isinstance(kind, Numeric)
+        kind = NumericColumn.of(self.schema, mean.columns[0]).kind
         half, middle = (kind.high - kind.low) / 2, (kind.high + kind.low) / 2
         error, share_error = float(mean.std_error[0, 0]), float(mean.share_errors[0, 0])
         held = max(min(float(mean.shares[0, 0]), 1.0), 1e-9)
@@ -307,9 +307,7 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
 
         ``variance`` has the variance of the column, scaled to [-1, 1], and its standard error.
         """
-        kind = self.schema.kind(name)
-        assert isinstance(kind, Numeric)
-        half = (kind.high - kind.low) / 2
+        half = NumericColumn.of(self.schema, name).span / 2
         estimate, error = float(mean.means[0, 0]), float(mean.std_error[0, 0])
         share, share_error = float(mean.shares[0, 0]), float(mean.share_errors[0, 0])
         if math.isnan(estimate):  # nearly all entries may be missing

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from flwr.app import ArrayRecord
 
-from ldp_flower.data.schema import Numeric
 from ldp_flower.presentation import charts
 from ldp_flower.presentation.words import number, with_error
 from ldp_flower.validation import Floats
 
 from ..runtime import Result
+from .column import NumericColumn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,8 +105,7 @@ class DescribeResult(Result):
         assert self.schema is not None
         names = [*self.numbers, *self.categorical]
         for place, name in enumerate(self.numbers):
-            kind = self.schema.kind(name)
-            assert isinstance(kind, Numeric)
+            kind = NumericColumn.of(self.schema, name).kind
             inside = (self.values[1:, place] - kind.low) / (kind.high - kind.low)
             axes.plot([0, 1], [place, place], color=charts.GREY, lw=0.8, zorder=1)
             axes.barh(place, inside[4] - inside[2], left=inside[2], height=0.5, color=charts.BLUE)

@@ -203,7 +203,7 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
     def _at_node(self, run: Run) -> Generator[Ask, Any, DifferenceResult]:
         """Query all users for the sums of their moments in both arms."""
         budget = Budget.of(run, self.delta)
-        arms, _ = yield from self._means.moments(budget, self.column, 1.0)
+        ((arms, _),) = yield from self._means.moments(budget, 1.0)
         errors, clear = arms.population_std_error, arms.share > GROUP_Z * arms.share_error
         return self._result(arms.mean, errors, float(np.hypot(*errors)), Window(), clear)
 

@@ -249,13 +249,12 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         self, run: Run, users: int, cells: "ColumnCells"
     ) -> Generator[Ask, Answers, Counted]:
         """Query ``users`` users for their cells, and return how many reports support each cell."""
-        kind, number = self._column.kind, len(cells.edges) - 1
+        column, number = self._column, len(cells.edges) - 1
         oracle, apart = self._oracle(number)
-        tiny = ATOM * (kind.high - kind.low)
         # a value that equals an edge belongs to the cell below the edge
-        ends = self._column.standardised(cells.edges[1:-1] + tiny / 2)
-        beyond = self._column.standardised(kind.high) + np.arange(1, apart + 1)
-        question = Cell(self._column.coordinates, np.concatenate([ends, beyond]))
+        ends = column.standardised(cells.edges[1:-1] + ATOM * column.span / 2)
+        beyond = column.standardised(column.kind.high) + np.arange(1, apart + 1)
+        question = Cell(column.coordinates, np.concatenate([ends, beyond]))
         answer = yield Ask(run.cohorts([users])[0], question, oracle)
         counts = np.bincount(answer.reports.astype(np.int64), minlength=oracle.num_reports)
         law = np.delete(oracle.law_of_reports(), number + np.arange(apart), axis=1)

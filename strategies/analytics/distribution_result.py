@@ -14,7 +14,7 @@ from ldp_flower.validation import Floats, check_fraction, check_integer
 
 from ..numerics.density import DistributionEstimates
 from ..runtime.result import Result, frame
-from .column import ATOM
+from .column import ATOM, NumericColumn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -127,9 +127,7 @@ class DistributionResult(Result):
     @property
     def _kind(self) -> Numeric:
         assert self.schema is not None
-        kind = self.schema.kind(self.column)
-        assert isinstance(kind, Numeric)
-        return kind
+        return NumericColumn.of(self.schema, self.column).kind
 
     def _within(self, values: Floats) -> Floats:
         """Return the values, clipped to the column's bounds.

@@ -28,6 +28,7 @@ from ..sums.budget import Budget
 from ..sums.statistics import GroupMeans, ask_means, users_for_means
 from .base import ColumnStrategy, columns_of, too_noisy
 from .cells import Levels, cell_question
+from .column import NumericColumn
 from .groups import Groups, differ
 
 if TYPE_CHECKING:
@@ -202,13 +203,9 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names, bounds = columns_of(self.schema, "columns", self.columns), []
-        for name in names:
-            kind = self.schema.kind(name)
-            if not isinstance(kind, Numeric):
-                raise ValueError(f"Expected columns of numbers, got {name!r}, one of categories.")
-            bounds.append((kind.low, kind.high))
-        self._names, self._bounds = names, np.array(bounds).T
+        self._names = columns_of(self.schema, "columns", self.columns)
+        self._numbers = [NumericColumn.of(self.schema, name, "columns") for name in self._names]
+        self._bounds = np.array([(each.kind.low, each.kind.high) for each in self._numbers]).T
         self._groups = Groups.of(self.schema, self.by)
         self._levels = Levels(self.epsilon, len(self._groups.names))
         self._levels.number  # noqa: B018  # raises an error now if epsilon is invalid
@@ -231,11 +228,8 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         Return the means.
         """
         if self.noise != "user":
-            budget, part = Budget.of(run, self.delta), 1 / len(self._names)
-            sums = []
-            for name in self._names:
-                sums.append((yield from self.moments(budget, name, part)))
-            return self.of_nodes(sums, run.num_users)
+            budget, share = Budget.of(run, self.delta), 1 / len(self._names)
+            return self.of_nodes((yield from self.moments(budget, share)), run.num_users)
         levels = self._levels
         pilot, waves = self._sizes(run.num_users)
         found, totals = [], []
@@ -251,16 +245,19 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
                 totals.append(levels.means(levels.joined(shares), rounding, run.num_users))
         return self._result(found, totals, run.num_users)
 
-    def moments(self, budget: Budget, name: str, share: float) -> Generator[Ask, Any, ColumnMeans]:
-        """Ask all users for the moments of the column ``name``; return its means.
+    def moments(self, budget: Budget, share: float) -> Generator[Ask, Any, list[ColumnMeans]]:
+        """Ask all users for the moments of each column; return the columns' means.
 
         They are means by group and, if there are groups, of all groups, of entries that are scaled
-        to [-1, 1]. The question spends ``share`` of the budget.
+        to [-1, 1]. A column spends ``share`` of the budget.
         """
-        cells = cell_question(self.schema, self._groups.columns, name, 2)
-        question = Moments(cells.coordinates, cells.sizes, cells.low, cells.high)
-        groups, whole = yield from ask_means(budget, question, share)
-        return _centred(groups), None if whole is None else _centred(whole)
+        found = []
+        for column in self._numbers:
+            cells = cell_question(self.schema, self._groups.columns, column.name, 2)
+            question = Moments(cells.coordinates, cells.sizes, *column.kind.ends)
+            groups, whole = yield from ask_means(budget, question, share)
+            found.append((_centred(groups), None if whole is None else _centred(whole)))
+        return found
 
     def of_nodes(self, found: Sequence[ColumnMeans], num_users: int) -> MeansResult:
         """Return the result from what :meth:`moments` found for each column."""
