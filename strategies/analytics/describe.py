@@ -183,16 +183,13 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
         found: dict[str, list[Any]] = {name: [] for name in self._columns}
         budget, share = Budget.of(run, self.delta), 1 / self._asks_of_nodes
         for task in self._tasks:
-            if isinstance(task.protocol, Means):
-                sums = yield from task.protocol.moments(budget, share)
-                found[task.column].append(task.protocol.of_nodes(sums, run.num_users))
-            elif isinstance(task.protocol, Quantiles):
+            if isinstance(task.protocol, Quantiles):
                 function = yield from task.protocol.function(budget, share)
                 variance, error = function.variance
-                found[task.column] += [(4 * variance, 4 * error), task.protocol.of_nodes(function)]
-            elif isinstance(task.protocol, Counts):
-                own = yield from task.protocol.of_nodes(budget, share)
-                found[task.column].append(own)
+                quartiles = task.protocol.of_function(function)
+                found[task.column] += [(4 * variance, 4 * error), quartiles]
+            elif not isinstance(task.protocol, _SpreadTask):
+                found[task.column].append((yield from task.protocol.of_nodes(budget, share)))
         return self._result(found, run.num_users)
 
     @property

@@ -229,7 +229,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         """
         if self.noise != "user":
             budget, share = Budget.of(run, self.delta), 1 / len(self._names)
-            return self.of_nodes((yield from self.moments(budget, share)), run.num_users)
+            return (yield from self.of_nodes(budget, share))
         levels = self._levels
         pilot, waves = self._sizes(run.num_users)
         found, totals = [], []
@@ -259,10 +259,14 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
             found.append((_centred(groups), None if whole is None else _centred(whole)))
         return found
 
-    def of_nodes(self, found: Sequence[ColumnMeans], num_users: int) -> MeansResult:
-        """Return the result from what :meth:`moments` found for each column."""
+    def of_nodes(self, budget: Budget, share: float) -> Generator[Ask, Any, MeansResult]:
+        """Ask all users for noisy sums over nodes, and return the means.
+
+        A column spends ``share`` of the budget.
+        """
+        found = yield from self.moments(budget, share)
         totals = [whole for _, whole in found if whole is not None]
-        return self._result([groups for groups, _ in found], totals, num_users)
+        return self._result([groups for groups, _ in found], totals, budget.users)
 
     def permanent(self) -> PermanentForm | None:
         """Return the form of the question for a series, or None if there are groups.

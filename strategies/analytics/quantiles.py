@@ -190,7 +190,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
             budget = Budget.of(run, self.delta)
             step = yield from learn_step_at_node(budget, self._column, STEP_SHARE)
             function = yield from self.function(budget, 1 - STEP_SHARE)
-            return self.of_nodes(function, step)
+            return self.of_function(function, step)
         entries = yield from learn_step(run, self._column)
         kind, users = self._column.kind, run.num_unasked
         reports = self._reports(run.num_users)
@@ -214,7 +214,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
     def _of_groups(self, run: Run) -> Protocol:
         """Estimate the distribution functions of all groups, and return their quantiles."""
         functions, step = yield from self._functions.ask(run, self.delta)
-        found = [self.of_nodes(function, step) for function in functions]
+        found = [self.of_function(function, step) for function in functions]
         hidden = np.repeat([function.is_hidden for function in functions], len(self.levels))
         values, error, lower, upper, noise = (
             np.where(hidden, nothing, np.concatenate([getattr(each, name) for each in found]))
@@ -247,7 +247,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         ends = self._column.kind.ends
         return (yield from ask_function(budget, self._column.coordinates, ends, share))
 
-    def of_nodes(self, function: Function, step: float | None = None) -> QuantilesResult:
+    def of_function(self, function: Function, step: float | None = None) -> QuantilesResult:
         """Return the quantiles of a distribution function from noisy sums over nodes.
 
         ``step`` is the number of which nearly all entries are multiples, if there is one.
