@@ -19,7 +19,6 @@ from ldp_flower.randomizers import (
     HadamardResponse,
     KRandomizedResponse,
     OptimizedLocalHashing,
-    Randomizer,
     best_frequency_oracle,
 )
 from ldp_flower.validation import Floats
@@ -322,11 +321,6 @@ class Levels:
             return 0
         return max(fewest, min(_PILOT, int(_LARGEST_PILOT * num_users)))
 
-    @property
-    def rounding(self) -> Randomizer:
-        """Randomizer of the pilot users' reports about their rounding."""
-        return number_randomizer(self.epsilon, 0.5)
-
     def uncertainty(
         self, cohort: Cohort, question: TableCell
     ) -> Generator[Ask, Estimate, Estimate]:
@@ -336,7 +330,7 @@ class Levels:
         next, and so at most 1. A user without an answer reports 0.
         """
         given = {each.name: getattr(question, each.name) for each in fields(question)}
-        return (yield Ask(cohort, LevelRounding(**given), self.rounding))
+        return (yield Ask(cohort, LevelRounding(**given), number_randomizer(self.epsilon, 0.5)))
 
     def means(self, found: ShareEstimates, uncertain: float | None, num_users: int) -> GroupMeans:
         """Return the means of the groups in [-1, 1], from the shares of groups and levels.

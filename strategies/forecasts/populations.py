@@ -199,14 +199,6 @@ def planned_length(radius: float, dim: int) -> float:
     return radius if dim > 1 else radius / 2
 
 
-def noise_of(quality: float, length: float) -> float:
-    """Return the targets' standard deviation given the features.
-
-    ``quality`` is R2, and ``length`` the size of the predictions.
-    """
-    return length * math.sqrt((1 - quality) / quality)
-
-
 def linear_users(
     dim: int, sparsity: int, quality: float, length: float | None = None, **others: Any
 ) -> LinearUsers:
@@ -223,7 +215,7 @@ def linear_users(
     if length is None:
         length, noise = math.sqrt(quality), math.sqrt(1 - quality)
     else:
-        noise = noise_of(quality, length * (feature_size or 1.0))
+        noise = length * (feature_size or 1.0) * math.sqrt((1 - quality) / quality)
     users = LinearUsers(dim=dim, sparsity=sparsity, length=length, noise=noise, **others)
     more = "" if users.rows <= _MAX_ROWS else f", of whom {_MAX_ROWS} rows each are simulated"
     between = f"{users.variance_between:.0%} is between users{more}."

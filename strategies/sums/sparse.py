@@ -67,11 +67,6 @@ def too_few(budget: Budget, dim: int, sparsity: int | None) -> TooFew | None:
     return budget.too_few(f"find {least} of {dim} coefficients", math.ceil(times * budget.users))
 
 
-def _standing_out(coef: Floats, noise: float) -> int:
-    """Return how many coefficients exceed the noise, but at least 1."""
-    return max(int(np.sum(np.abs(coef) > _STANDS_OUT * noise)), 1)
-
-
 def ask_place(budget: Budget, dim: int, rows: int) -> Generator[Ask, Any, Place]:
     """Ask for noisy sums, and return means and scales of features and targets.
 
@@ -130,7 +125,7 @@ def regress_sparsely(
 
     every = yield from descended(np.zeros(dim), np.arange(dim), _EVERY)
     noise = float(np.median(np.abs(every))) / _NORMAL_MEDIAN
-    kept = sparsity or _standing_out(every, noise)
+    kept = sparsity or max(int(np.sum(np.abs(every) > _STANDS_OUT * noise)), 1)
     likely = np.flatnonzero(keep_largest(every, min(2 * kept, dim)))
     coef = keep_largest((yield from descended(every, likely, _CANDIDATES)), kept) / scales
     offset, support = centre - float(means @ coef), np.flatnonzero(coef)
