@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 from ldp_flower.data.schema import Categories, Schema
 from ldp_flower.expectation import Setting
-from ldp_flower.randomizers import Estimate
+from ldp_flower.randomizers import Estimate, RandomizedResponse
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
@@ -57,6 +57,7 @@ class ColumnStrategy(LdpStrategy[R]):
         super().__post_init__()
         if not isinstance(self.schema, Schema):
             raise ValueError(f"Expected schema to be a Schema, got {type(self.schema).__name__}.")
+        RandomizedResponse(self.epsilon)  # raises an error now if epsilon is invalid
 
     @property
     def _shared(self) -> dict[str, Any]:
@@ -141,7 +142,6 @@ class CellStrategy(AtNode, ColumnStrategy[R]):
     _share_of: ClassVar[str]  # name of a cell in a plan's text
 
     def _set_cells(self, columns: Sequence[str], edges: Mapping[str, Floats] | None = None) -> None:
-        ShareEstimator(self.epsilon, 2).noise(1000)  # raises an error now if epsilon is invalid
         self._columns_asked = list(columns)
         categories = [name for name in columns if name not in (edges or {})]
         self._question = cell_question(self.schema, categories, edges=edges)

@@ -193,7 +193,6 @@ class Correlation(AtNode, ColumnStrategy[CorrelationResult]):
         read = self.schema.columns_read
         numbers = [name for name in read if isinstance(self.schema.kind(name), Numeric)]
         chosen = numbers if self.columns is None else self.columns
-        Budget(self.epsilon, self.delta, 1, 1).cells(2, 1.0)  # raises an error for a wrong epsilon
         self._columns = columns_of(self.schema, "columns", chosen, 2)
         self._numbers = [NumericColumn.of(self.schema, name, "columns") for name in self._columns]
 

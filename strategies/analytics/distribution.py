@@ -146,7 +146,6 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         self._column = NumericColumn.of(self.schema, self.column)
         self._groups = Groups.of(self.schema, self.by)
         self._functions = GroupFunctions(self.schema, self._column, self._groups, self.epsilon)
-        DiscreteSquareWave(self.epsilon, _MAX_CELLS)  # raises an error now if epsilon is invalid
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:

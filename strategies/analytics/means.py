@@ -208,7 +208,6 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         self._bounds = np.array([(each.kind.low, each.kind.high) for each in self._numbers]).T
         self._groups = Groups.of(self.schema, self.by)
         self._levels = Levels(self.epsilon, len(self._groups.names))
-        self._levels.number  # noqa: B018  # raises an error now if epsilon is invalid
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:

@@ -170,7 +170,6 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         self._groups = Groups.of(self.schema, self.by)
         self._functions = GroupFunctions(self.schema, self._column, self._groups, self.epsilon)
         self.levels = _level_tuple(self.levels)
-        RandomizedResponse(self.epsilon)  # raises an error now if epsilon is invalid
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:

@@ -22,7 +22,7 @@ from ..runtime.at_node import AtNode
 from ..sums.budget import Budget
 from .base import ColumnStrategy, categories_of, columns_of
 from .cell_asker import CellAsker, variance_of_report
-from .cells import MOST_CELLS, ShareEstimates, ShareEstimator
+from .cells import MOST_CELLS, ShareEstimates
 from .synthesize_result import SynthesizeResult
 
 _FIRST = 0.2  # share of the budget, or of the users, for histograms of the columns of numbers
@@ -99,7 +99,6 @@ class Synthesize(AtNode, ColumnStrategy[SynthesizeResult]):
                 f"Expected pairs of columns with at most {MOST_CELLS - 1} cells, got {most}: leave "
                 "out the columns with the most categories, or join these by Categories(other=...)."
             )
-        ShareEstimator(self.epsilon, 2).noise(1000)  # raises an error now if epsilon is invalid
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
