@@ -71,6 +71,15 @@ def with_error(value: float, error: float, gap: str = " ") -> str:
     return f"{to_error(value, error)}{gap}±{gap}{to_error(error, error)}"
 
 
+def with_ends(value: float, lower: float, upper: float) -> tuple[str, str, str]:
+    """Return the texts of an estimate and of both ends of its 95 % interval.
+
+    They are rounded to the second digit of the standard error, some quarter of the interval.
+    """
+    estimate, low, high = by_error((value, lower, upper), [(upper - lower) / 4] * 3)
+    return estimate, low, high
+
+
 def by_error(values: Sequence[float], errors: Sequence[float]) -> list[str]:
     """Return the texts of numbers, each rounded to the second digit of its standard error."""
     return [to_error(value, error) for value, error in zip(values, errors, strict=True)]

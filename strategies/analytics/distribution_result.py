@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from ldp_flower.data.schema import Numeric
 from ldp_flower.presentation import charts
-from ldp_flower.presentation.words import to_error
+from ldp_flower.presentation.words import with_ends
 from ldp_flower.validation import Floats, check_fraction, check_integer
 
 from ..numerics.density import DistributionEstimates
@@ -259,13 +259,9 @@ class DistributionResult(Result):
 
     def _findings(self) -> list[str]:
         quarters = [0.25, 0.5, 0.75]
-        listed = ", ".join(
-            f"{to_error(value, (upper - lower) / 4)} "
-            f"({to_error(lower, (upper - lower) / 4)} to {to_error(upper, (upper - lower) / 4)})"
-            for value, lower, upper in zip(
-                self.quantile(quarters), *self.quantile_interval(quarters), strict=True
-            )
-        )
+        columns = self.quantile(quarters), *self.quantile_interval(quarters)
+        texts = map(with_ends, *columns)
+        listed = ", ".join(f"{value} ({lower} to {upper})" for value, lower, upper in texts)
         return [f"quartiles of {self.column}, with intervals of 95 %: {listed}"]
 
 

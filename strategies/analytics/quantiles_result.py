@@ -7,7 +7,7 @@ import numpy as np
 from flwr.app import ArrayRecord
 
 from ldp_flower.presentation import charts
-from ldp_flower.presentation.words import to_error
+from ldp_flower.presentation.words import with_ends
 from ldp_flower.validation import Floats
 
 from ..runtime.result import Estimates, Result, frame
@@ -107,11 +107,9 @@ class QuantilesResult(Result):
         axes.set_xlabel(f"{charts.label(self.column)}, with 95 % intervals")
 
     def _findings(self) -> list[str]:
-        columns = self._groups(), self.levels, self.values, self.lower, self.upper
+        names, texts = self._groups(), map(with_ends, self.values, self.lower, self.upper)
         return [
-            f"{group}{level:.4g} of {self.column} is at most "
-            f"{to_error(value, (upper - lower) / 4)} "
-            f"(95 % interval {to_error(lower, (upper - lower) / 4)} to "
-            f"{to_error(upper, (upper - lower) / 4)})"
-            for group, level, value, lower, upper in zip(*columns, strict=True)
+            f"{group}{level:.4g} of {self.column} is at most {value} "
+            f"(95 % interval {low} to {high})"
+            for group, level, (value, low, high) in zip(names, self.levels, texts, strict=True)
         ]
