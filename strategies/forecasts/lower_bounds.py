@@ -29,7 +29,7 @@ def one_row(epsilon: float, delta: float = 0.0, *, rounds: bool) -> tuple[LowerB
             rate=f"min(1, {'p' if rounds else 'p log(p)'} / (n epsilon^2))",
             symbols="p features and n users of one row",
             holds_for=_SIGNS,
-            outside=(*_impure(delta), *_beyond(epsilon, 0.5)),
+            outside=(*_beyond("delta", delta, 0.0), *_beyond("epsilon", epsilon, 0.5)),
         ),
     )
 
@@ -46,8 +46,8 @@ def labels(epsilon: float, delta: float, *, rounds: bool) -> tuple[LowerBound, .
             "to 1 and epsilon up to 1/2",
             outside=(
                 *(("it asks in several rounds",) * rounds),
-                *_impure(delta),
-                *_beyond(epsilon, 0.5),
+                *_beyond("delta", delta, 0.0),
+                *_beyond("epsilon", epsilon, 0.5),
             ),
         ),
     )
@@ -57,7 +57,7 @@ def many_rows(
     epsilon: float, num_users: int, dim: int, sparsity: int, rows: float
 ) -> tuple[LowerBound, ...]:
     """Return the lower bounds on the error of protocols that protect all rows of a user."""
-    signal, beyond = num_users * epsilon**2, _beyond(epsilon, 1.0)
+    signal, beyond = num_users * epsilon**2, _beyond("epsilon", epsilon, 1.0)
     if rows == 1:
         return (
             LowerBound(
@@ -69,9 +69,24 @@ def many_rows(
                 outside=beyond,
             ),
         )
-    few = []
+    found = [
+        LowerBound(
+            source=f"{_MA_JIA_YANG}, Theorem 2.4",
+            among=_ROUNDS,
+            rate="s^2 / (n m epsilon^2)",
+            symbols=_MANY_ROWS,
+            holds_for="sub-Gaussian features, coefficients of at least sqrt(s / m), m up to d, "
+            "n epsilon^2 from s^2 to d, and epsilon up to 1",
+            outside=(
+                *beyond,
+                *_above(rows, dim, "m", "d"),
+                *_above(sparsity**2, signal, "s^2", _SIGNAL),
+                *_above(signal, dim, _SIGNAL, "d"),
+            ),
+        )
+    ]
     if rows <= sparsity * math.log(dim):
-        few.append(
+        found.append(
             LowerBound(
                 source=f"{_MA_JIA_YANG}, Proposition 2.3",
                 among=_ROUNDS,
@@ -86,31 +101,11 @@ def many_rows(
                 ),
             )
         )
-    return (
-        LowerBound(
-            source=f"{_MA_JIA_YANG}, Theorem 2.4",
-            among=_ROUNDS,
-            rate="s^2 / (n m epsilon^2)",
-            symbols=_MANY_ROWS,
-            holds_for="sub-Gaussian features, coefficients of at least sqrt(s / m), m up to d, "
-            "n epsilon^2 from s^2 to d, and epsilon up to 1",
-            outside=(
-                *beyond,
-                *_above(rows, dim, "m", "d"),
-                *_above(sparsity**2, signal, "s^2", _SIGNAL),
-                *_above(signal, dim, _SIGNAL, "d"),
-            ),
-        ),
-        *few,
-    )
+    return tuple(found)
 
 
-def _beyond(epsilon: float, most: float) -> tuple[str, ...]:
-    return (f"epsilon is {epsilon:g}",) if epsilon > most else ()
-
-
-def _impure(delta: float) -> tuple[str, ...]:
-    return (f"delta is {delta:g}",) if delta else ()
+def _beyond(name: str, value: float, most: float) -> tuple[str, ...]:
+    return (f"{name} is {value:g}",) if value > most else ()
 
 
 def _above(number: float, most: float, name: str, limit: str) -> tuple[str, ...]:
