@@ -30,10 +30,11 @@ from ..runtime.result import HALF_WIDTH_95
 from ..subprotocols.scales import number_randomizer
 from ..sums.budget import Budget
 from .base import ColumnStrategy, categories_of, columns_of
-from .cells import Levels, ShareEstimator, cell_question
+from .cells import ShareEstimator, cell_question
 from .column import NumericColumn
 from .counts import Counts
 from .describe_result import STATISTICS, DescribeResult
+from .levels import Levels
 from .means import Means, MeansResult
 from .quantiles import Quantiles
 from .quantiles_result import QuantilesResult

@@ -30,9 +30,10 @@ from ..runtime.run import Arguments
 from ..runtime.run_store import RunStore
 from ..sums.budget import Budget
 from .base import ColumnStrategy, categories_of, too_noisy
-from .cells import Levels, ShareEstimator, cell_question
+from .cells import ShareEstimator, cell_question
 from .difference_result import DifferenceResult
 from .difference_window import HUMP, LEVELS, SKEWED, Window, best_window, stated_errors, telling
+from .levels import Levels
 from .means import GROUP_Z, Means
 
 _TELL = 0.08  # share of the users whose rounded numbers determine the window

@@ -15,7 +15,8 @@ from ldp_flower.validation import Floats
 
 from ..forecasts.columns import SPREAD
 from ..numerics.denoising import project_on_simplex
-from .cells import Levels, ShareEstimator, rounded
+from .cells import ShareEstimator
+from .levels import Levels, rounded
 
 LEVELS = 9  # number of levels to which users round the numbers that determine the window
 # Standard error of the arms' difference by clipping, over the mean distance of numbers from the

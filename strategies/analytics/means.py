@@ -27,9 +27,10 @@ from ..subprotocols.permanent import PermanentForm
 from ..sums.budget import Budget
 from ..sums.statistics import GroupMeans, ask_means, users_for_means
 from .base import ColumnStrategy, columns_of, too_noisy
-from .cells import Levels, cell_question
+from .cells import cell_question
 from .column import NumericColumn
 from .groups import Groups, differ
+from .levels import Levels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -178,7 +179,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
     Notes
     -----
     Values are rounded at random to levels between the bounds (see
-    :class:`~ldp_flower.strategies.analytics.cells.Levels`): two levels at a small epsilon, which
+    :class:`~ldp_flower.strategies.analytics.levels.Levels`): two levels at a small epsilon, which
     is the mechanism of Duchi, Jordan & Wainwright (2018), and more levels at a larger epsilon. The
     noise is proportional to the distance of the bounds, so these should not be wider than
     necessary. A few users report how uncertain their rounding is. This separates the standard

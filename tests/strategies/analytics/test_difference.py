@@ -12,8 +12,9 @@ from ldp_flower.guarantee.messages import NodeKeys
 from ldp_flower.planning import Setting, expectation, plan
 from ldp_flower.planning.in_memory import run_in_memory
 from ldp_flower.strategies import Difference, DifferenceResult
-from ldp_flower.strategies.analytics.cells import Levels, ShareEstimates
+from ldp_flower.strategies.analytics.cells import ShareEstimates
 from ldp_flower.strategies.analytics.difference_window import best_window
+from ldp_flower.strategies.analytics.levels import Levels
 
 SCHEMA = Schema({"spend": Numeric(0, 100), "arm": Categories(["old", "new"])})
 LAWS = {

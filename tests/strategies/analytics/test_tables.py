@@ -32,8 +32,9 @@ from ldp_flower.strategies import (
     TooFewReports,
     TwoWay,
 )
-from ldp_flower.strategies.analytics.cells import Levels, ShareEstimator, cell_question
+from ldp_flower.strategies.analytics.cells import ShareEstimator, cell_question
 from ldp_flower.strategies.analytics.describe import root_with_error
+from ldp_flower.strategies.analytics.levels import Levels
 from ldp_flower.strategies.numerics.denoising import project_on_simplex
 from ldp_flower.strategies.runtime.population import Cohort
 from ldp_flower.strategies.runtime.run import Run
