@@ -14,7 +14,7 @@ from .analytics.group_distributions import (
     GroupDistributionsResult as GroupDistributionsResult,
 )
 from .analytics.heavy_hitters import HeavyHitters as HeavyHitters
-from .analytics.heavy_hitters import HeavyHittersResult as HeavyHittersResult
+from .analytics.heavy_hitters_result import HeavyHittersResult as HeavyHittersResult
 from .analytics.means import Means as Means
 from .analytics.means import MeansResult as MeansResult
 from .analytics.quantiles import Quantiles as Quantiles
