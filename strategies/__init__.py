@@ -16,7 +16,7 @@ from .analytics.group_distributions import (
 from .analytics.heavy_hitters import HeavyHitters as HeavyHitters
 from .analytics.heavy_hitters_result import HeavyHittersResult as HeavyHittersResult
 from .analytics.means import Means as Means
-from .analytics.means import MeansResult as MeansResult
+from .analytics.means_result import MeansResult as MeansResult
 from .analytics.quantiles import Quantiles as Quantiles
 from .analytics.quantiles_result import QuantilesResult as QuantilesResult
 from .analytics.synthesize import Synthesize as Synthesize

@@ -35,7 +35,8 @@ from .column import NumericColumn
 from .counts import Counts
 from .describe_result import STATISTICS, DescribeResult
 from .levels import Levels
-from .means import Means, MeansResult
+from .means import Means
+from .means_result import MeansResult
 from .quantiles import Quantiles
 from .quantiles_result import QuantilesResult
 

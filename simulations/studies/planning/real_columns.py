@@ -27,7 +27,7 @@ from ldp_flower.strategies import (
     Quantiles,
     TwoWay,
 )
-from ldp_flower.strategies.analytics.means import MeansResult
+from ldp_flower.strategies.analytics.means_result import MeansResult
 
 from .analytics import summary
 from .cell import Judged
