@@ -36,15 +36,13 @@ from ..sums.budget import Budget
 from ..sums.tree import Function, ask_function, users_for_ranks
 from .base import ColumnStrategy
 from .column import (
-    ATOM,
     STEP_SHARE,
-    ColumnCells,
     NumericColumn,
-    cells_of,
     learn_step,
     learn_step_at_node,
     users_for_step_estimate,
 )
+from .column_cells import ATOM, ColumnCells, cells_of
 from .distribution_result import DistributionResult
 from .group_distributions import GroupDistributionsResult
 from .group_functions import GroupFunctions, audit_runs_of_groups

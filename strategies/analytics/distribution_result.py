@@ -14,7 +14,8 @@ from ldp_flower.validation import Floats, check_fraction, check_integer
 
 from ..numerics.density import DistributionEstimates
 from ..runtime.result import Result, frame
-from .column import ATOM, NumericColumn
+from .column import NumericColumn
+from .column_cells import ATOM
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

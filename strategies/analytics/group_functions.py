@@ -25,7 +25,8 @@ from ..runtime import Ask, Run
 from ..sums.budget import Budget
 from ..sums.tree import Function, adapted
 from .cells import MOST_CELLS, ShareEstimator, ask_nodes, cell_question
-from .column import STEP_SHARE, NumericColumn, cells_of, learn_step, learn_step_at_node
+from .column import STEP_SHARE, NumericColumn, learn_step, learn_step_at_node
+from .column_cells import cells_of
 from .groups import Groups
 
 # Share of the users, or of the budget, for the cells of equal width; and the number of these cells.
