@@ -163,14 +163,14 @@ def _run(
 
 def _reasons(screen: Screen, details: str) -> list[str]:
     """Return texts with the reasons why a run failed; if a module is missing, with a remedy."""
-    from ..presentation.words import what_lacks
+    from ..presentation.words import advice_on_missing
 
     reasons = [*screen.reasons]
     if details and not any(details in each for each in reasons):
         reasons.append(details)
     for reason in screen.reasons:
         if lacking := re.match(r"ModuleNotFoundError: No module named '([^']+)'", reason):
-            reasons[0] += f"\n{what_lacks(lacking[1])}"
+            reasons[0] += f"\n{advice_on_missing(lacking[1])}"
             break
     return reasons
 

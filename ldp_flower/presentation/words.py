@@ -118,8 +118,8 @@ def guarantee(epsilon: float, delta: float, unit: str, part: str = "") -> str:
     )
 
 
-def what_lacks(module: str) -> str:
-    """Return an explanation for a missing module that an app imports."""
+def advice_on_missing(module: str) -> str:
+    """Return advice on a module that an audited app imports and that is not installed."""
     if module.split(".")[0] != "flwr":
         return "Install it beside ldp-flower: this command installs nothing."
     flower = ".".join(version("flwr").split(".")[:2])

@@ -32,11 +32,19 @@ from ..sums.budget import Budget
 from .base import ColumnStrategy, categories_of, too_noisy
 from .cells import ShareEstimator, cell_question
 from .difference_result import DifferenceResult
-from .difference_window import HUMP, LEVELS, SKEWED, Window, best_window, stated_errors, telling
+from .difference_window import (
+    HUMP,
+    LEVELS,
+    SKEWED,
+    Window,
+    best_window,
+    pilot_oracles,
+    stated_errors,
+)
 from .levels import Levels
 from .means import GROUP_Z, Means
 
-_TELL = 0.08  # share of the users whose rounded numbers determine the window
+_PILOT = 0.08  # share of the users whose rounded numbers determine the window
 _ERROR = "standard error of a difference, in widths of the bounds"
 _SKEWED = (
     "In a skewed column (exponential, with a mean of a fifth of the bounds' distance) the error is "
@@ -164,13 +172,13 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         """
         if self.noise != "user":
             return (yield from self._at_node(run))
-        tellers, waves = self._sizes(self._sizes_of_arms(run))
+        pilots, waves = self._sizes(self._sizes_of_arms(run))
         # By their hashes, the users of both arms who report for the window lie between the arms, so
         # that one question asks them all.
-        sizes = [*waves[0], *([tellers] if tellers else []), *(s for own in waves[1:] for s in own)]
+        sizes = [*waves[0], *([pilots] if pilots else []), *(s for own in waves[1:] for s in own)]
         cohorts = run.cohorts(sizes)
         window = Window()
-        if tellers:
+        if pilots:
             noise = self._noise([sum(own) for own in waves])
             window = yield from self._window(cohorts.pop(len(waves[0])), noise)
         question = self._within(window)
@@ -277,9 +285,9 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
 
         The sizes are a list for each arm in ``arms``, the arms' numbers of users.
         """
-        tellers = [self.window * max(self.min_reports, int(_TELL * users)) for users in arms]
-        left = [max(users - own, 1) for users, own in zip(arms, tellers, strict=True)]
-        return sum(tellers), [self._levels.shares.sizes(own, self.min_reports) for own in left]
+        pilots = [self.window * max(self.min_reports, int(_PILOT * users)) for users in arms]
+        left = [max(users - own, 1) for users, own in zip(arms, pilots, strict=True)]
+        return sum(pilots), [self._levels.shares.sizes(own, self.min_reports) for own in left]
 
     def _noise(self, sizes: list[int]) -> float:
         """Return the variance of the difference that noise causes, for numbers in [-1, 1].
@@ -356,10 +364,10 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         """
         if refusal := self.refusal(setting.num_users):
             raise WouldRefuse(refusal)
-        tellers, waves = self._sizes(self._planned_arms(setting.num_users))
+        pilots, waves = self._sizes(self._planned_arms(setting.num_users))
         noise = self._noise([sum(own) for own in waves])
         hump, skewed = (
-            stated_errors(law, noise, self._levels, tellers) / 2 for law in (HUMP, SKEWED)
+            stated_errors(law, noise, self._levels, pilots) / 2 for law in (HUMP, SKEWED)
         )
         low, value, high = np.quantile(hump, (0.1, 0.5, 0.9)).tolist()
         oracles = [self._levels.shares.oracles(own) for own in waves]
@@ -368,8 +376,8 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
             value=value,
             low=low,
             high=high,
-            rounds=sum(map(len, waves)) + bool(tellers),
-            randomizers=tuple(dict.fromkeys(chain(telling(self.epsilon, tellers), *oracles))),
+            rounds=sum(map(len, waves)) + bool(pilots),
+            randomizers=tuple(dict.fromkeys(chain(pilot_oracles(self.epsilon, pilots), *oracles))),
             assumes=(self._assumed_arms, HUMP_SHAPE, OWN_ENTRY),
             notes=(_SKEWED.format(number(np.median(skewed))),),
         )

@@ -61,18 +61,18 @@ def best_window(shares: Floats, noise: float) -> Window:
     return Window(float(middles[place]), float(_HALVES[place[0]]), float(beyond[place]))
 
 
-def stated_errors(numbers: Floats, noise: float, levels: Levels, tellers: int) -> Floats:
+def stated_errors(numbers: Floats, noise: float, levels: Levels, pilots: int) -> Floats:
     """Return the standard errors that simulated runs state for users with these numbers.
 
     numbers: Equally frequent numbers in [-1, 1].
     noise: Largest variance of the difference by noise without a window, as in :func:`best_window`.
-    tellers: Number of users who report for the window; 0 if it is the whole range.
+    pilots: Number of users who report for the window; 0 if it is the whole range.
     """
     windows = [Window()]
-    if tellers:
-        (oracle,) = telling(levels.epsilon, tellers)
+    if pilots:
+        (oracle,) = pilot_oracles(levels.epsilon, pilots)
         shares = np.append(rounded(numbers, LEVELS).mean(axis=0), 0.0)  # none is missing
-        covariance = oracle.covariance(shares) / tellers
+        covariance = oracle.covariance(shares) / pilots
         drawn = default_rng(0).multivariate_normal(shares, covariance, _DRAWS)[:, :-1]
         windows = [best_window(project_on_simplex(each / each.sum()), noise) for each in drawn]
     found = []
@@ -83,9 +83,9 @@ def stated_errors(numbers: Floats, noise: float, levels: Levels, tellers: int) -
     return np.array(found)
 
 
-def telling(epsilon: float, tellers: int) -> list[FrequencyOracle]:
-    """Return a list of the mechanism for users who report for the window; empty without them.
+def pilot_oracles(epsilon: float, pilots: int) -> list[FrequencyOracle]:
+    """Return the mechanism of the users who report for the window, in a list, which may be empty.
 
-    ``tellers`` is the number of these users.
+    ``pilots`` is the number of these users.
     """
-    return ShareEstimator(epsilon, LEVELS).oracles([tellers] if tellers else [])
+    return ShareEstimator(epsilon, LEVELS).oracles([pilots] if pilots else [])

@@ -30,7 +30,7 @@ from .column_cells import cells_of
 from .groups import Groups
 
 # Share of the users, or of the budget, for the cells of equal width; and the number of these cells.
-_TELL, _EVEN = 0.1, 32
+_PILOT, _EVEN = 0.1, 32
 _CELLS = (4, 8, 16, 32)  # candidates for the number of cells of a group
 _MOST_ERROR = 0.1  # largest error in rank of a median at which a run still starts
 
@@ -97,13 +97,13 @@ class GroupFunctions:
         The users are asked for the step, then for cells, then for pairs of group and cell.
         """
         step = (yield from learn_step(run, self.column)).step
-        tellers = max(run.min_reports, int(_TELL * run.num_users))
-        left = max(run.num_unasked - tellers, 1)
+        pilots = max(run.min_reports, int(_PILOT * run.num_users))
+        left = max(run.num_unasked - pilots, 1)
         even = self._even
-        oracle = best_frequency_oracle(self.epsilon, _EVEN + 1, tellers)
-        (first,) = run.cohorts([tellers])
-        told = yield Ask(first, Cell(self.column.coordinates, even[1:-1]), oracle)
-        edges = self._edges(even, project_on_simplex(told.mean[:-1]), self._cells(left), step)
+        oracle = best_frequency_oracle(self.epsilon, _EVEN + 1, pilots)
+        (first,) = run.cohorts([pilots])
+        answer = yield Ask(first, Cell(self.column.coordinates, even[1:-1]), oracle)
+        edges = self._edges(even, project_on_simplex(answer.mean[:-1]), self._cells(left), step)
         estimator = ShareEstimator(self.epsilon, len(self.groups.names) * (len(edges) - 1))
         waves = run.cohorts(estimator.sizes(left, run.min_reports))
         found = yield from estimator.estimate(waves, self._question(edges))
@@ -115,9 +115,9 @@ class GroupFunctions:
         step = yield from learn_step_at_node(budget, self.column, STEP_SHARE)
         even = self._even
         bins = BinShares(self.column.coordinates, even[1:-1])
-        told = yield budget.ask(bins, budget.cells(_EVEN, _TELL))
-        edges = self._edges(even, np.maximum(told.mean, 0.0), _CELLS[-1], step)
-        found = yield from ask_nodes(budget, self._question(edges), 1 - STEP_SHARE - _TELL)
+        answer = yield budget.ask(bins, budget.cells(_EVEN, _PILOT))
+        edges = self._edges(even, np.maximum(answer.mean, 0.0), _CELLS[-1], step)
+        found = yield from ask_nodes(budget, self._question(edges), 1 - STEP_SHARE - _PILOT)
         return self._functions(edges, found.cells, found.covariance, found.users), step
 
     def _edges(self, even: Floats, mass: Floats, cells: int, step: float | None) -> Floats:

@@ -82,7 +82,7 @@ class AuditedApp:
             why = f"cannot be imported: {type(error).__name__}: {error}"
             if isinstance(error, ModuleNotFoundError):
                 lacking = error.name or ""
-                why = f"needs the module {lacking!r}. {words.what_lacks(lacking)}"
+                why = f"needs the module {lacking!r}. {words.advice_on_missing(lacking)}"
             raise CannotAuditError(f"The app's {name} {reference!r} {why}") from error
         if not isinstance(found, kind):
             raise CannotAuditError(
