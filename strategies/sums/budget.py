@@ -15,7 +15,11 @@ from ..runtime.at_node import SPARE, honest_nodes
 
 @dataclass(frozen=True)
 class Budget:
-    """Privacy parameters of a ledger's plan, a run's share of the plan, and the run's users."""
+    """Budget that a run with noise at the node has for the sums over all of its users.
+
+    It has the privacy parameters of the ledger's plan, of which the run uses a share. It makes the
+    mechanism of each sum, and says how large the errors will be.
+    """
 
     epsilon: float
     delta: float
@@ -50,27 +54,30 @@ class Budget:
     def signal(self, share: float) -> float:
         """Return the signal-to-noise ratio of the sum of all users' values, each of length 1.
 
-        ``share`` is the share of the run's budget that is spent on the sum.
+        Descents choose their step lengths by it. ``share`` is the share of the run's budget that is
+        spent on the sum.
         """
         return self.users * math.sqrt(2 * self.rho * share * self.honest / self.nodes)
 
     def ball(self, dim: int, radius: float, share: float, steps: int = 1) -> BallSum:
-        """Return the mechanism for vectors of at most length ``radius``, for one of ``steps`` sums.
+        """Return the mechanism that adds noise to a node's sum of vectors of length ``radius``.
 
+        Vectors may be shorter. The mechanism is for one of ``steps`` sums of the same kind.
         ``share`` is the share of the run's budget that all these sums spend together.
         """
         parts = self._parts(share, steps)
         return BallSum(self.epsilon, self.delta, dim, parts, self.honest, radius)
 
     def cells(self, dim: int, share: float, steps: int = 1) -> CellSum:
-        """Return the mechanism for distributions over ``dim`` cells, for one of ``steps`` sums.
+        """Return the mechanism that adds noise to a node's sum of distributions over ``dim`` cells.
 
+        It is for one of ``steps`` sums of the same kind.
         ``share`` is the share of the run's budget that all these sums spend together.
         """
         return CellSum(self.epsilon, self.delta, dim, self._parts(share, steps), self.honest)
 
     def error(self, mechanism: NodeSum) -> float:
-        """Return the standard error that the nodes' noise causes in a mean over all users."""
+        """Return the standard error by noise of each coordinate of the mean over all users."""
         return math.sqrt(self.nodes * mechanism.variance) / self.users
 
     def too_few(self, what: str, needed: int) -> TooFew | None:

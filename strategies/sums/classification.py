@@ -28,7 +28,7 @@ _MIN_CLASS_SHARE = 0.01  # of a class's share, where its noise could take it to 
 
 @dataclass(frozen=True)
 class Classified:
-    """Logistic models: coefficients, shares of all classes and AUC, with their errors.
+    """Logistic models of a table's classes, the classes' shares, and the models' mean AUC.
 
     There is one model of each class against all others; of two classes, one of the second.
     """

@@ -97,9 +97,9 @@ def _ask_moments(
 
 
 def moments_mechanism(budget: Budget, columns: int, share: float) -> Any:
-    """Return the mechanism for the moments of some columns.
+    """Return the mechanism that adds noise to the sums of the columns' means and products.
 
-    They spend ``share`` of the budget.
+    These sums spend ``share`` of the budget.
     """
     return budget.ball((columns + 1) * (columns + 2) // 2, Products.radius, share)
 
@@ -107,7 +107,7 @@ def moments_mechanism(budget: Budget, columns: int, share: float) -> Any:
 def ask_correlations(
     budget: Budget, columns: tuple[NDArray[np.int64], Floats, Floats], shares: tuple[float, float]
 ) -> Generator[Ask, Any, PairCorrelations]:
-    """Return the correlations of the columns.
+    """Ask all users for sums of the columns' products; return the correlations of all pairs.
 
     ``columns`` has their indices, their lower limits and their upper limits. ``shares`` has the
     shares of the budget for the moments and for the spread of users' influences.
@@ -139,5 +139,8 @@ def ask_correlations(
 
 
 def noise_of_product(budget: Budget, columns: int, share: float) -> float:
-    """Return the error by noise of the mean product of two columns scaled to [-1, 1]."""
+    """Return the error by noise of the mean product of two columns scaled to [-1, 1].
+
+    A correlation has about this error, divided by the columns' standard deviations.
+    """
     return budget.error(moments_mechanism(budget, columns, share)) * columns / math.sqrt(2)

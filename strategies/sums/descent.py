@@ -36,10 +36,10 @@ _TOLD = 0.25  # size of the coordinate that says whether a move was clipped, ove
 def ask_centres(
     budget: Budget, dim: int, length: float, share: float
 ) -> Generator[Ask, Any, Floats]:
-    """Return the users' mean features, shrunk by their noise.
+    """Ask for the users' mean features, at which a descent centres features; return them.
 
-    They need not be exact, since features may be centred anywhere. ``length`` is the length beyond
-    which a user's mean row is shortened.
+    Each mean is shrunk towards 0 as far as noise may explain it: features may be centred anywhere.
+    ``length`` is the length beyond which a user's mean row is shortened.
     """
     mechanism = budget.ball(dim, length, share)
     found: Estimate = yield budget.ask(Mean(np.zeros(dim)), mechanism)
@@ -55,8 +55,9 @@ def descend(
     pace: float = 1.0,
     unit: float = 1.0,
 ) -> Generator[Ask, Any, Floats]:
-    """Return the mean of the last steps' coefficients, shape (dim,).
+    """Ask for the users' mean move in each step, and return the fitted coefficients, shape (dim,).
 
+    They are the mean of the last steps' coefficients, which has less noise than the last ones.
     ``moves`` is a function from coefficients to the question about users' moves from there. Steps
     are ``pace`` times as long as for least squares. Targets have about the scale ``unit``. A step
     with too few reports is skipped. Raise TooFewReports if the first step has too few.

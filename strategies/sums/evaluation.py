@@ -43,6 +43,9 @@ def ask_losses(
 
 
 def too_few(budget: Budget, error: float) -> TooFew | None:
-    """Return a TooFew if users are too few to know losses to ``error`` of their bound, or None."""
+    """Return a TooFew if users are too few to estimate R2, or None.
+
+    They are enough if noise gives a mean loss an error of at most ``error``, in units of its bound.
+    """
     times = budget.error(budget.ball(5, LossMoments.radius, 1.0)) / error
     return budget.too_few("tell R2", math.ceil(times * budget.users))

@@ -21,7 +21,7 @@ _HELD, _FOUND = 0.05, 0.95  # an item of 5 % of the users is to be found with pr
 
 
 def ask_items(budget: Budget, domain_size: int) -> Generator[Ask, Any, tuple[Floats, float, int]]:
-    """Return the number of users who hold each item, its error by noise, and the number of users.
+    """Ask for a noisy count of each item; return the counts, their error, and the users' number.
 
     A user with several items counts in parts for each of them.
     """
@@ -31,9 +31,10 @@ def ask_items(budget: Budget, domain_size: int) -> Generator[Ask, Any, tuple[Flo
 
 
 def chances_to_find(budget: Budget, shares: Floats, level: float) -> Floats:
-    """Return the probability of finding each item, if these shares of the users hold them.
+    """Return the probability of finding each item, by which a plan states the expected misses.
 
-    An item of no user is found with a probability of ``level`` over all items.
+    ``shares`` are the shares of the users who hold the items. An item of no user is found with a
+    probability of ``level`` over all items.
     """
     users, error = budget.users, budget.users * budget.error(budget.cells(len(shares), 1.0))
     cut = -ndtri(level / len(shares)) * error

@@ -42,7 +42,10 @@ _RADIUS = math.hypot(1, _TOLD)  # length of an answer in clips, at most
 
 @dataclass(frozen=True)
 class NetworkFit:
-    """A trained network, and the path to it in units of the clip."""
+    """A network trained by sums over nodes, with the size of its noise beside that of its path.
+
+    Lengths are in units of the clip, the largest length of a user's gradient.
+    """
 
     arrays: ArrayRecord
     path_length: float  # sum of the lengths of the steps if all gradients had the clip's length
@@ -61,7 +64,10 @@ def network_of(text: str, arrays: ArrayRecord) -> Network:
 
 
 def noise_to_signal(budget: Budget, dim: int) -> float:
-    """Return q: the length of the noise of all steps' mean gradient, over that of a clipped one."""
+    """Return q, the noise-to-signal ratio by which plans and refusals judge a training.
+
+    It is the length of the noise in all steps' mean gradient, over that of a clipped gradient.
+    """
     return 2 * _RADIUS * math.sqrt(dim) / budget.signal(1.0)
 
 

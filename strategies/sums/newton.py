@@ -76,7 +76,10 @@ def ask_step(
 
 
 def noise_of_matrix(budget: Budget, columns: int, share: float) -> float:
-    """Return the smallest eigenvalue that the users' matrix must have for a step to be taken."""
+    """Return the smallest eigenvalue of the users' matrix that noise does not hide.
+
+    Below it no step to least squares is taken, and the coefficients have no intervals.
+    """
     mechanism = budget.ball(columns * (columns + 2), NormalEquations.radius, share)
     return _CLEAR * _norm(budget.error(mechanism) * columns / EQUATIONS[1], columns)
 

@@ -63,8 +63,9 @@ def ask_size(
     share: float = SIZE,
     most: float = math.inf,
 ) -> Generator[Ask, Any, float]:
-    """Return the size of users' numbers, from the share of users with large ones.
+    """Ask for a histogram of users' numbers by octave; return the size of the numbers.
 
+    Sums of these numbers are clipped at a multiple of it. It comes from the share of large numbers.
     It is the standard deviation of normal numbers with the same share of large ones. No number is
     larger than ``most``.
     """
@@ -89,7 +90,7 @@ def ask_r2(
     most: float = math.inf,
     centre_error: float = 0.0,
 ) -> Generator[Ask, Any, Score]:
-    """Return R2 of a model over all users.
+    """Ask for the squared errors of a model and of a constant, and return the model's R2.
 
     ``sizes`` has the size of the errors of the model and of the constant ``centre``. No error
     exceeds ``most``. ``present`` is the share of the users who have rows. The centre is an unbiased

@@ -68,9 +68,10 @@ def too_few(budget: Budget, dim: int, sparsity: int | None) -> TooFew | None:
 
 
 def ask_place(budget: Budget, dim: int, rows: int) -> Generator[Ask, Any, Place]:
-    """Ask for noisy sums, and return means and scales of features and targets.
+    """Ask for noisy sums, and return means and scales by which a fit standardises its columns.
 
-    The result also has the share of the users with rows.
+    They are those of ``dim`` features and of the target. ``rows`` is the typical number of a user's
+    rows.
     """
     means, size, mean, of_target, present = np.zeros(dim), 0.0, 0.0, 0.0, 1.0
     for _ in range(_PLACES):

@@ -74,7 +74,10 @@ def _means_of(moments: Floats, noise: float, users: int, middle_share: float = 0
 
 
 def users_for_cells(epsilon: float, delta: float) -> int:
-    """Return how many users on one node give a share an error by noise of 0.1."""
+    """Return the number of users on one node with which a cell's share has an error of .1.
+
+    The error is by noise. A run with fewer users is refused.
+    """
     noise = Budget(epsilon, delta, 1, 1).cells(2, 1.0).variance
     return math.ceil(math.sqrt(noise) / _CELL_ERROR)
 

@@ -33,7 +33,7 @@ _MASS_Z = 2.0  # standard errors that the share of a coarse cell has to exceed t
 
 @dataclass(frozen=True)
 class Function:
-    """An estimated distribution function at the edges of cells."""
+    """A column's distribution function, estimated at the edges of cells, with its covariance."""
 
     edges: Floats  # (cells + 1,), increasing, from bound to bound
     cells: Floats  # (cells,): unbiased estimates of the shares of all users
@@ -162,7 +162,10 @@ class Function:
 def ask_function(
     budget: Budget, coordinates: NDArray[np.int64], ends: tuple[float, float], share: float = 1.0
 ) -> Generator[Ask, Any, Function]:
-    """Ask all users for noisy histograms of a column, and return its distribution function."""
+    """Ask all users for noisy histograms of a column, and return its distribution function.
+
+    ``ends`` are the column's bounds, and ``share`` is the share of the budget that is spent.
+    """
     even = np.linspace(*ends, _COARSE + 1)
     coarse = yield from _ask(budget, coordinates, even, _COARSE_SHARE * share)
     edges = _edges(even, coarse)
@@ -224,7 +227,10 @@ def _level_weights() -> tuple[Floats, Floats]:
 
 
 def users_for_ranks(epsilon: float, delta: float, error: float) -> int:
-    """Return how many users on one node give ranks an error by noise of at most ``error``."""
+    """Return the number of users on one node with which a rank has an error of ``error``.
+
+    The error is by noise, as a share of the users. A run with fewer users is refused.
+    """
     budget = Budget(epsilon, delta, 1, 1)
     noise = math.sqrt(budget.cells(2, (1 - _COARSE_SHARE) / _LEVELS).variance)
     return math.ceil(_LEVELS * noise / error)
