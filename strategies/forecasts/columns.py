@@ -38,14 +38,20 @@ _ROWS = "Of the variance of rows, {:.0%} is between users."
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a synthetic table; every user has the same weight."""
+    """Entries of the users of a simulated run, by which a plan judges the run's result.
+
+    Every user has the same weight.
+    """
 
     entries: Mapping[str, NDArray[Any]]
     offsets: NDArray[np.int64]  # (drawn users + 1,): index of each user's first row
     users: int  # number of users whom the drawn users represent
 
     def variance(self, name: str) -> float:
-        """Return the variance of the mean, over users, of the users' mean entries in a column."""
+        """Return the sampling variance of a column's mean over users.
+
+        A mean's standard error for the population exceeds that among these users by it.
+        """
         sums = np.add.reduceat(self.entries[name], self.offsets[:-1])
         return float(np.var(sums / np.diff(self.offsets))) / self.users
 
@@ -64,7 +70,7 @@ Judge = Callable[[Any, Columns], float]
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnUsers(SyntheticPopulation):
-    """Users with rows of a table whose columns are independent of each other."""
+    """Users of a table with independent columns, on whom plans simulate descriptions of columns."""
 
     in_series = True
     redrawn = True
@@ -118,7 +124,7 @@ def column_users(
     stand_in: bool = False,
     **others: Any,
 ) -> ColumnUsers:
-    """Return users for a strategy that describes the named columns.
+    """Return the users on whom a plan simulates a strategy that describes the named columns.
 
     stated: True if the error is a standard error that results state.
     stand_in: True if few users stand in for many, and use the mechanisms for the larger number.
@@ -184,7 +190,11 @@ def error_of_description(result: Any, columns: Columns) -> float:
 
 
 def error_of_described_shares(result: Any, columns: Columns) -> float:
-    """Return the largest root mean square, over columns, of the errors of a column's shares."""
+    """Return the planned error of a description's shares.
+
+    It is the largest one over columns of the root mean square of a column's standard errors, among
+    the users.
+    """
     found = []
     for errors in result.share_errors:
         known = (1 - 1 / len(errors)) / len(errors) / columns.users
@@ -201,7 +211,10 @@ def error_of_described_ranks(result: Any, columns: Columns) -> float:
 
 
 def error_of_ranks(result: Any, columns: Columns) -> float:
-    """Return the root mean square of quantiles' errors, as shares of users; ties have none."""
+    """Return the planned error of quantiles: root mean square of their errors in rank.
+
+    A rank is a share of users. A value that many users share has no error for any of its ranks.
+    """
     return _rank_error(columns, result.column, result.levels, result.values)
 
 

@@ -116,7 +116,10 @@ _FREQUENT = 10  # number of most frequent items by which a run is judged
 
 
 def zipf(domain_size: int) -> Floats:
-    """Return shares of items by Zipf's law: item i is ``1 / i`` times as frequent as the first."""
+    """Return the shares of items that plans assume, by Zipf's law.
+
+    Item i is ``1 / i`` times as frequent as the first, and at most 1000 items have users.
+    """
     weights = 1.0 / np.arange(1, min(domain_size, _KINDS) + 1)
     return np.asarray(weights / weights.sum())
 

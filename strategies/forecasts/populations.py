@@ -22,17 +22,20 @@ def normals(rows: int, dim: int) -> np.ndarray:
 
 
 def users_of(features: np.ndarray, rows: int) -> Users:
-    """Return users with ``rows`` of these rows each; a row's target is its first feature."""
+    """Return users for an audit, with ``rows`` of the rows each; a target is the first feature."""
     return Users.from_rows(features, features[:, 0], np.arange(len(features)) // rows)
 
 
 def normal_users(dim: int, rows: int, num_users: int = 4000) -> Users:
-    """Return users with ``rows`` normal rows each; a row's target is its first feature."""
+    """Return users for an audit, with ``rows`` normal rows each; a target is the first feature."""
     return users_of(normals(num_users * rows, dim), rows)
 
 
 def table_users(dim: int, num_users: int = 4000) -> tuple[Schema, Users]:
-    """Return a schema of ``dim`` features, the first one constant, and users with 5 rows each."""
+    """Return a table for an audit: a schema of ``dim`` features, and users with 5 rows each.
+
+    The first feature is constant.
+    """
     users = normal_users(dim, 5, num_users)
     users.features[:, 0] = 1.0
     return Schema({f"x{j}": Numeric(-4, 4) for j in range(1, dim)}, "y", Numeric(-4, 4)), users
@@ -54,7 +57,7 @@ def audited_users(schema: Schema, num_rows: int, rows_per_user: int = 1) -> User
 
 
 def one_silo(dim: int) -> Users:
-    """Return one silo with four records of two classes."""
+    """Return one silo for an audit, with four records of two classes."""
     features = normals(4, dim)
     return Users(features, np.sign(features[:, 0]), np.array([0, 4]))
 
@@ -87,7 +90,11 @@ MAX_PLANNED = 2_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticPopulation(ABC):
-    """Base class of distributions of synthetic users."""
+    """Base class of distributions of synthetic users, on whom a plan simulates runs of a protocol.
+
+    A protocol's ``synthetic`` returns one. The plan draws users from it, runs the protocol in
+    memory, and states the errors of the results.
+    """
 
     #: True if the error is the error of a number, so that a series of collections can be planned.
     in_series: ClassVar[bool] = False
@@ -141,7 +148,10 @@ def offsets_of(rows: float, num_users: int, rng: Rng) -> NDArray[np.int64]:
 def alike_within(
     offsets: NDArray[np.int64], width: int, variance_between: float, rng: Rng
 ) -> Floats:
-    """Return standard normal rows; a user's are alike, by the share ``variance_between``."""
+    """Return standard normal rows of users, whose own rows resemble each other.
+
+    The share ``variance_between`` of the variance is between users, and the rest within users.
+    """
     own = rng.standard_normal((len(offsets) - 1, width))
     rows = rng.standard_normal((int(offsets[-1]), width))
     rows *= math.sqrt(1 - variance_between)
@@ -300,7 +310,7 @@ def rows_for(setting: Setting, guessed: int) -> float:
 
 
 def features_of(setting: Setting, protocol: type) -> int:
-    """Return the number of features; raise WrongSetting if the setting does not give it."""
+    """Return the number of features of a plan; raise WrongSetting if its setting has none."""
     if setting.num_features is None:
         text = f"Expected {{}}, which a plan of {protocol.__name__} needs, got None."
         raise WrongSetting("num_features", text)

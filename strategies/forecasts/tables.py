@@ -47,7 +47,10 @@ _TABLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class TableUsers(SyntheticPopulation):
-    """Users with rows of a synthetic table; every draw makes another table."""
+    """Users with rows of a synthetic table, on whom plans simulate models of tables.
+
+    Every draw makes another table.
+    """
 
     schema: Schema  # schema of the table, with a target
     quality: float  # R2 or AUC of the best linear model
@@ -132,7 +135,7 @@ class TableUsers(SyntheticPopulation):
 
 
 def users_of_tables(schema: Schema, setting: Setting, rows: float, **others: Any) -> TableUsers:
-    """Return the distribution of tables for a setting.
+    """Return the distribution of the tables on which a plan with this setting simulates models.
 
     Raise ValueError if there are classes and the setting's quality, an AUC, is below .5.
     """
