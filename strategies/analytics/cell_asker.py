@@ -20,16 +20,21 @@ _BINS, _BIN_NOISE = (16, 32, 64, 128, 256), 0.5
 
 
 class CellAsker:
-    """Asker for the shares of cells: of all users by a part of the budget, or of some users."""
+    """Asker of a run's questions about tables of columns.
+
+    Each question is for all users and spends a part of the budget, with noise at the node. With
+    noise at the user it is for a part of the users.
+    """
 
     def __init__(self, strategy: Any, run: Run) -> None:
         self._strategy, self._run = strategy, run
         self.budget = Budget.of(run, strategy.delta) if strategy.noise != "user" else None
 
     def noise(self, cells: int, part: float) -> float:
-        """Return the standard error of a cell's share if a ``part`` of the budget is spent on it.
+        """Return the standard error of a share in a table of ``cells`` cells.
 
-        Without noise at the node it is a part of the users instead.
+        A run chooses the number of cells by it. ``part`` is the part of the budget, or of the
+        users, that is spent on the table.
         """
         if self.budget:
             return self.budget.error(self.budget.cells(cells, part))

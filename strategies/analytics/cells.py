@@ -60,7 +60,7 @@ def cell_question(
 
 
 def names_of_ranges(ends: Floats) -> list[str]:
-    """Return the names of the cells between increasing ends."""
+    """Return names of the cells between increasing ends, such as ``18 to 27``, for results."""
     return [f"{number(low)} to {number(high)}" for low, high in pairwise(ends)]
 
 
@@ -80,7 +80,7 @@ def oracle_of(epsilon: float, num_items: int, num_users: int) -> FrequencyOracle
 
 @dataclass(frozen=True)
 class ShareEstimates:
-    """Estimated shares of the cells, with their covariance."""
+    """Estimated shares of the cells of a contingency table, with their covariance."""
 
     # (cells,): share of the queried users in each cell; the remaining users have no answer
     cells: Floats

@@ -42,7 +42,7 @@ STEP_SHARE = 0.05
 
 @dataclass(frozen=True)
 class Entries:
-    """Findings about a column's entries, from the reports of a few users."""
+    """Findings of :func:`learn_step` about a column's entries, from the reports of a few users."""
 
     step: float | None = None  # number of which nearly all entries are multiples, if there is one
     hardly_any: bool = False  # True if nearly all entries may be missing; then step is None
@@ -50,7 +50,7 @@ class Entries:
 
 @dataclass(frozen=True)
 class NumericColumn:
-    """A column of numbers of a schema."""
+    """A column of numbers of a schema, with what questions about it need."""
 
     name: str
     kind: Numeric

@@ -21,7 +21,7 @@ _MAX_COORDINATE = 6.0  # limit at which coordinates are clipped, in interquartil
 
 @dataclass(frozen=True)
 class ColumnCells:
-    """Adjacent intervals of a column's values, in increasing order."""
+    """Adjacent intervals of a column's values, of which users report the one of their entry."""
 
     edges: Floats  # (cells + 1,): increasing
     values: Floats  # values with a separate narrow cell, which ends at the value

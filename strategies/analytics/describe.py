@@ -63,7 +63,9 @@ class _Task:
 
     column: str
     protocol: "Means | Counts | Quantiles | _SpreadTask"
-    need: float  # variance of a report, on the scale on which standard errors are made equal
+    # Variance of a report, on the scale on which standard errors are made equal: tasks get users in
+    # proportion to it.
+    need: float
 
 
 @dataclass

@@ -62,7 +62,7 @@ def best_window(shares: Floats, noise: float) -> Window:
 
 
 def stated_errors(numbers: Floats, noise: float, levels: Levels, pilots: int) -> Floats:
-    """Return the standard errors that simulated runs state for users with these numbers.
+    """Return the standard errors that simulated runs state, by which a plan is made.
 
     numbers: Equally frequent numbers in [-1, 1].
     noise: Largest variance of the difference by noise without a window, as in :func:`best_window`.

@@ -39,7 +39,7 @@ Found = tuple[list[Function], float | None]  # the functions of groups, and the 
 
 @dataclass(frozen=True)
 class GroupFunctions:
-    """Estimator of a column's distribution function in each group."""
+    """Estimator of a column's distribution function in each group, for strategies with ``by``."""
 
     schema: Schema
     column: NumericColumn

@@ -53,7 +53,10 @@ class Groups:
 
 
 def differ(means: Floats, std_errors: Floats) -> bool:
-    """Return True if the means of groups differ significantly, by Cochran's test Q."""
+    """Return True if the means of groups differ significantly, by Cochran's test Q.
+
+    A result has a note if they do not.
+    """
     weights = std_errors**-2.0
     excess = float(weights @ np.square(means - np.average(means, weights=weights)))
     return bool(excess > chi2.isf(_LEVEL, len(means) - 1))
