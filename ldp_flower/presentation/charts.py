@@ -102,7 +102,7 @@ def picture(draw: Callable[["Axes"], None], height: float, title: str) -> Markup
 
 
 def height_of(rows: int) -> float:
-    """Return the height in inches of a chart with ``rows`` named rows."""
+    """Return the height in inches of a chart with a named row for each of ``rows`` estimates."""
     return 0.9 + 0.28 * max(rows, 2)
 
 
@@ -137,7 +137,7 @@ def intervals(
 
 
 def figure_of(axes: "Axes") -> "Figure":
-    """Return the figure that contains the axes."""
+    """Return the figure that contains the axes; raise ValueError if they are on none."""
     figure = axes.get_figure(root=True)
     if figure is None:
         raise ValueError("Expected axes that are on a figure, got others.")

@@ -69,7 +69,7 @@ body {{ margin: 2rem auto; padding: 0 1.2rem; max-width: 60rem; color: #22313f;
 
 
 class Markup(str):
-    """Text that is already HTML."""
+    """Text that is already HTML, so that :func:`element` does not escape it."""
 
 
 def element(tag: str, *content: object, **attributes: str) -> Markup:
@@ -82,12 +82,12 @@ def element(tag: str, *content: object, **attributes: str) -> Markup:
 
 
 def joined(*parts: Markup) -> Markup:
-    """Concatenate elements."""
+    """Return the elements one after the other, as one piece of markup."""
     return Markup("".join(parts))
 
 
 def table_of(table: "DataFrame", most_rows: int = _MOST_ROWS) -> Markup:
-    """Return a table with at most ``most_rows`` rows.
+    """Return the HTML of a table, with at most ``most_rows`` rows.
 
     If the table has a column :data:`ERROR`, the number before it, the error and the ends of the
     interval are shown to the second digit of the error. Other numbers have about four digits.
