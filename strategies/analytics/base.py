@@ -223,8 +223,13 @@ def too_noisy(
         return refusal
     if (error := (variance / num_users) ** 0.5) <= useful:
         return None
-    return TooFew(
-        f"With {num_users:,} users at epsilon {strategy.epsilon:g} the standard error of {what} "
-        f"would be {error:.2g}. Nobody has been asked.",
-        "noise",
-    )
+    error_of = f"the standard error of {what} would be {error:.2g}"
+    return hidden_by_noise(num_users, strategy.epsilon, error_of)
+
+
+def hidden_by_noise(
+    num_users: int, epsilon: float, lost: str, needed: int | None = None, advice: str = ""
+) -> TooFew:
+    """Return a TooFew for a run whose noise would be too large; ``lost`` says for what."""
+    why = f"With {num_users:,} users at epsilon {epsilon:g} {lost}. Nobody has been asked."
+    return TooFew(why, "noise", needed, advice=advice)

@@ -29,7 +29,7 @@ from ..runtime.at_node import AtNode
 from ..runtime.result import HALF_WIDTH_95
 from ..subprotocols.scales import number_randomizer
 from ..sums.budget import Budget
-from .base import ColumnStrategy, categories_of, columns_of
+from .base import ColumnStrategy, categories_of, columns_of, hidden_by_noise
 from .cells import ShareEstimator, cell_question
 from .column import NumericColumn
 from .counts import Counts
@@ -211,11 +211,8 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
         )
         if fits or num_users < self.min_reports:
             return self._too_few(num_users)
-        return TooFew(
-            f"{num_users:,} users are too few for {len(self._tasks)} tasks at epsilon "
-            f"{self.epsilon:g}. Nobody has been asked.",
-            "noise",
-        )
+        lost = f"each of {len(self._tasks)} tasks has too few users"
+        return hidden_by_noise(num_users, self.epsilon, lost)
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:

@@ -34,7 +34,7 @@ from ..runtime.population import fewest_users
 from ..runtime.prints import LATER
 from ..sums.budget import Budget
 from ..sums.tree import Function, ask_function, users_for_ranks
-from .base import ColumnStrategy
+from .base import ColumnStrategy, hidden_by_noise
 from .column import (
     STEP_SHARE,
     NumericColumn,
@@ -302,11 +302,8 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         needed = math.ceil(max(self._error(1) ** 2 / _USEFUL**2, self.min_reports / _EARLY[0]))
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)
-        return TooFew(
-            f"With {num_users:,} users little of a distribution can be estimated at epsilon "
-            f"{self.epsilon:g}.",
-            "noise",
-        )
+        lost = "little of a distribution can be estimated"
+        return hidden_by_noise(num_users, self.epsilon, lost)
 
     def synthetic(self, setting: Setting) -> ColumnUsers | None:
         """Return a population of users with the column, from which plans are simulated.

@@ -24,6 +24,7 @@ from ..numerics.sample import sampling
 from ..runtime import Ask, Run
 from ..sums.budget import Budget
 from ..sums.tree import Function, adapted
+from .base import hidden_by_noise
 from .cells import MOST_CELLS, ShareEstimator, ask_nodes, cell_question
 from .column import STEP_SHARE, NumericColumn, learn_step, learn_step_at_node
 from .column_cells import cells_of
@@ -51,12 +52,11 @@ class GroupFunctions:
         error = self._error(num_users, self._cells(num_users))
         if error <= _MOST_ERROR:
             return None
-        return TooFew(
-            f"With {num_users:,} users at epsilon {self.epsilon:g} a group of {self.groups.by!r} "
-            f"that holds 1 / {len(self.groups.names)} of them has a median whose error in rank is "
-            f"{error:.2g}. Nobody has been asked.",
-            "noise",
+        lost = (
+            f"a group of {self.groups.by!r} that holds 1 / {len(self.groups.names)} of them has a "
+            f"median whose error in rank is {error:.2g}"
         )
+        return hidden_by_noise(num_users, self.epsilon, lost)
 
     def _cells(self, num_users: int) -> int:
         """Return the number of cells per group for which intervals are shortest.

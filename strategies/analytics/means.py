@@ -23,7 +23,7 @@ from ..runtime.at_node import AtNode
 from ..subprotocols.permanent import PermanentForm
 from ..sums.budget import Budget
 from ..sums.statistics import GroupMeans, ask_means, users_for_means
-from .base import ColumnStrategy, columns_of, too_noisy
+from .base import ColumnStrategy, columns_of, hidden_by_noise, too_noisy
 from .cells import cell_question
 from .column import NumericColumn
 from .groups import Groups, differ
@@ -214,11 +214,8 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         error = math.sqrt((noise + (1 - 1 / groups) / groups) / users)
         if (GROUP_Z + _BY_CHANCE) * error <= 1 / groups:
             return None
-        return TooFew(
-            f"With {num_users:,} users at epsilon {self.epsilon:g} the noise may hide a group of "
-            f"{self._groups.by!r} that holds 1 / {groups} of them. Nobody has been asked.",
-            "noise",
-        )
+        lost = f"the noise may hide a group of {self._groups.by!r} that holds 1 / {groups} of them"
+        return hidden_by_noise(num_users, self.epsilon, lost)
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:

@@ -10,7 +10,6 @@ import numpy as np
 from ldp_flower.data.schema import Numeric, Schema
 from ldp_flower.data.users import Users
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
-from ldp_flower.presentation.words import counted
 from ldp_flower.questions import Cell, SharesBelow
 from ldp_flower.randomizers import (
     KRandomizedResponse,
@@ -33,7 +32,7 @@ from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
 from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
 from ..sums.budget import Budget
 from ..sums.tree import Function, ask_function, users_for_ranks
-from .base import ColumnStrategy
+from .base import ColumnStrategy, hidden_by_noise
 from .column import (
     STEP_SHARE,
     NumericColumn,
@@ -346,12 +345,9 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         needed = self._reports(num_users).needed(self.levels)
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)
-        return TooFew(
-            f"With {num_users:,} users {counted(len(self.levels), 'quantile')} may lie nearly "
-            f"anywhere within the bounds at epsilon {self.epsilon:g}.",
-            "noise",
-            advice="Fewer and less extreme levels need fewer.",
-        )
+        lost = "a quantile may lie nearly anywhere within the bounds"
+        advice = "Fewer and less extreme levels need fewer."
+        return hidden_by_noise(num_users, self.epsilon, lost, advice=advice)
 
     def _sizes(self, reports: _Reports, users: int) -> list[int]:
         """Return the number of users in each round."""

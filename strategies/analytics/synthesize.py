@@ -20,7 +20,7 @@ from ..numerics.product_mixture import PairTable, distances, fitted
 from ..runtime import Card, Protocol, Run, guarantees
 from ..runtime.at_node import AtNode
 from ..sums.budget import Budget
-from .base import ColumnStrategy, categories_of, columns_of
+from .base import ColumnStrategy, categories_of, columns_of, hidden_by_noise
 from .cell_asker import CellAsker, variance_of_report
 from .cells import MOST_CELLS, ShareEstimates
 from .synthesize_result import SynthesizeResult
@@ -200,12 +200,8 @@ class Synthesize(AtNode, ColumnStrategy[SynthesizeResult]):
         needed = math.ceil(max(fewest / share, first)) + len(cells) + len(self._numbers)
         if num_users >= needed:
             return None
-        return TooFew(
-            f"{num_users:,} users are too few for {len(cells)} pairs of columns at epsilon "
-            f"{self.epsilon:g}. Nobody has been asked.",
-            "noise",
-            needed,
-        )
+        lost = f"each of {len(cells)} pairs of columns has too few users"
+        return hidden_by_noise(num_users, self.epsilon, lost, needed)
 
 
 def _one_way(tables: Sequence[PairTable], columns: int) -> tuple[list[Floats], list[Floats]]:
