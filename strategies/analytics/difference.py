@@ -23,6 +23,7 @@ from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats, check_fraction, check_truth, check_unused
 
 from ..forecasts.columns import HUMP_SHAPE, OWN_ENTRY, SPREAD, Columns, ColumnUsers, column_users
+from ..forecasts.populations import audited_users
 from ..numerics.denoising import project_on_simplex
 from ..runtime import Ask, Card, Cohort, Protocol, Run, guarantees
 from ..runtime.at_node import AtNode
@@ -150,13 +151,10 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield strategies with users, for an audit: of assigned arms, and of private arms."""
-        people = 12_000
-        arms = assigned_arms("arm", np.arange(people))
         columns = {f"x{i}": Numeric(-1, 1) for i in range(1, max(2, dim))}
         schema = Schema(columns, "arm", Categories(["a", "b"]))
-        features = np.ones((people, 1 + len(columns)))
-        features[:, 1] = np.linspace(-2, 2, people)
-        users = Users.from_rows(features, arms)
+        users = audited_users(schema, 12_000)
+        users.targets[:] = assigned_arms("arm", np.arange(len(users)))
         yield cls(schema, "x1", by="arm", assigned=True, epsilon=epsilon), users
         if dim > 1:
             yield cls(schema, "x1", by="arm", epsilon=epsilon), users

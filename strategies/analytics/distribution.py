@@ -45,7 +45,7 @@ from .column import (
 from .column_cells import ATOM, ColumnCells, cells_of
 from .distribution_result import DistributionResult
 from .group_distributions import GroupDistributionsResult
-from .group_functions import GroupFunctions, audit_runs_of_groups
+from .group_functions import GroupFunctions, audited_groups
 from .groups import Groups
 
 logger = logging.getLogger("flwr")
@@ -151,8 +151,8 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         schema, users = table_users(max(dim, 2))
         yield cls(schema, "x1", epsilon=epsilon), users
         if dim > 3:
-            for run, own in audit_runs_of_groups(epsilon):
-                yield cls(run, "x", by="sort", epsilon=epsilon), own
+            schema, users = audited_groups(epsilon)
+            yield cls(schema, "x", by="sort", epsilon=epsilon), users
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:

@@ -6,7 +6,7 @@ pair of its group and its cell.
 """
 
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,12 +148,12 @@ class GroupFunctions:
         return [Function(edges, cells[part], noise[part, part], users) for part in parts]
 
 
-def audit_runs_of_groups(epsilon: float) -> Iterator[tuple[Schema, Users]]:
-    """Yield a schema and users for an audit: numbers ``x`` in groups by ``sort``.
+def audited_groups(epsilon: float) -> tuple[Schema, Users]:
+    """Return a schema and users for an audit: numbers ``x`` in groups by ``sort``.
 
     The users are enough at this epsilon.
     """
     schema = Schema({"x": Numeric(-2, 2), "sort": Categories(["a", "b"])})
     rows = np.arange(math.ceil(6000 * max(1.0, 2 / epsilon) ** 2))
     table = {"x": rows % 41 / 10 - 2, "sort": np.array(["a", "b"])[rows % 2]}
-    yield schema, schema.users(table)
+    return schema, schema.users(table)

@@ -40,7 +40,7 @@ from .column import (
     learn_step_at_node,
     users_for_step_estimate,
 )
-from .group_functions import GroupFunctions, audit_runs_of_groups
+from .group_functions import GroupFunctions, audited_groups
 from .groups import Groups
 from .quantiles_result import QuantilesResult
 
@@ -177,8 +177,8 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         yield cls(schema, "x1", [0.25, 0.75], epsilon=epsilon), users
         yield cls(schema, "y", [0.5], epsilon=epsilon), users
         if dim > 3:
-            for run, own in audit_runs_of_groups(epsilon):
-                yield cls(run, "x", [0.5], by="sort", epsilon=epsilon), own
+            schema, users = audited_groups(epsilon)
+            yield cls(schema, "x", [0.5], by="sort", epsilon=epsilon), users
 
     def _asked(self, run: Run) -> Protocol:
         """Estimate the entries' step, then search all quantiles at once; return the quantiles."""
