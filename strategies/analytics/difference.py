@@ -369,6 +369,9 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         )
         low, value, high = np.quantile(hump, (0.1, 0.5, 0.9)).tolist()
         oracles = [self._levels.shares.oracles(own) for own in waves]
+        arms = "Arms are private (assigned=False), and of one size."
+        if self.assigned:
+            arms = f"Arms are assigned, with {self.allocation:.0%} of the users in the first."
         return Expectation(
             error=_ERROR,
             value=value,
@@ -376,15 +379,9 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
             high=high,
             rounds=sum(map(len, waves)) + bool(pilots),
             randomizers=tuple(dict.fromkeys(chain(pilot_oracles(self.epsilon, pilots), *oracles))),
-            assumes=(self._assumed_arms, HUMP_SHAPE, OWN_ENTRY),
+            assumes=(arms, HUMP_SHAPE, OWN_ENTRY),
             notes=(_SKEWED.format(number(np.median(skewed))),),
         )
-
-    @property
-    def _assumed_arms(self) -> str:
-        if self.assigned:
-            return f"Arms are assigned, with {self.allocation:.0%} of the users in the first."
-        return "Arms are private (assigned=False), and of one size."
 
 
 def _stated(result: Any, columns: Columns) -> float:
