@@ -15,6 +15,7 @@ from .page import Markup
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
     from numpy.typing import ArrayLike
 
 INK, GREY = "#22313f", "#8a8f98"
@@ -49,6 +50,7 @@ STYLE: dict[str, Any] = {
 }
 _WIDTH = 6.4  # inches
 _LONGEST_LABEL = 40  # characters
+_MOST_NUMBERED = 12  # rows of a heat map that shows its numbers
 
 
 @contextmanager
@@ -134,6 +136,29 @@ def intervals(
     axes.errorbar(values, places, xerr=spans, fmt="o", ms=4, lw=1.5, color=GREEN)
     axes.set_yticks(places, [label(name) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
+
+
+def heat_map(
+    axes: "Axes", names: Sequence[object], table: "ArrayLike", decimals: int, **colours: Any
+) -> "AxesImage":
+    """Draw a table with a row and a column for each name in colours, and return the image.
+
+    The numbers of a small table are shown, too; NaN is shown as a dash.
+    """
+    import numpy as np
+
+    image = axes.imshow(table, aspect="auto", **colours)
+    labels = [label(name) for name in names]
+    axes.set_xticks(range(len(labels)), labels, rotation=45, ha="right")
+    axes.set_yticks(range(len(labels)), labels)
+    if len(labels) <= _MOST_NUMBERED:
+        most = np.nanmax(np.abs(table))
+        for (row, column), value in np.ndenumerate(np.asarray(table)):
+            text = "–" if np.isnan(value) else f"{value:z.{decimals}f}"
+            # Not INK, which pages in dark mode make light.
+            colour = "white" if abs(value) > 0.6 * most else "black"
+            axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=7)
+    return image
 
 
 def figure_of(axes: "Axes") -> "Figure":

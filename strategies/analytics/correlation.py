@@ -40,7 +40,6 @@ _LIMITS, _PRODUCTS, _SPREAD = 0.2, 0.7, 0.1
 _REACH, _NOISE = (2.5, 4.0), 0.03
 _TAIL = 0.2  # share beyond the last knot of a histogram, above which the limit is the bound
 _USEFUL = 0.15  # largest noise of a correlation of columns as wide as their limits say
-_MOST_NAMED = 12  # columns of which a heat map shows the numbers
 
 
 @dataclass(repr=False, kw_only=True)
@@ -103,16 +102,8 @@ class CorrelationResult(Result):
 
     def _draw(self, axes: "Axes") -> None:
         """Draw the correlations as a heat map."""
-        image = axes.imshow(self.correlation, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
-        names = list(map(charts.label, self.columns))
-        axes.set_xticks(range(len(names)), names, rotation=45, ha="right")
-        axes.set_yticks(range(len(names)), names)
-        if len(names) <= _MOST_NAMED:
-            for row, column in np.ndindex(self.correlation.shape):
-                value = self.correlation[row, column]
-                text = "–" if math.isnan(value) else f"{value:z.2f}"
-                dark = abs(value) > 0.6
-                axes.text(column, row, text, ha="center", va="center", color="w" if dark else "k")
+        colours = {"cmap": "RdBu_r", "vmin": -1, "vmax": 1}
+        image = charts.heat_map(axes, self.columns, self.correlation, 2, **colours)
         axes.set_xlabel("columns")
         axes.figure.colorbar(image, ax=axes, label="correlation")
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-_MOST_NAMED = 12  # columns of which a heat map, or a text, shows the numbers
+_MOST_NAMED = 12  # columns of which a text shows the numbers
 _LEVELS = 1000  # number of levels at which the quantiles of a column are averaged
 
 
@@ -152,15 +152,7 @@ class SynthesizeResult(Result):
 
     def _draw(self, axes: "Axes") -> None:
         """Draw the total variation of each pair of columns as a heat map."""
-        image = axes.imshow(self.pairs, cmap="Oranges", vmin=0.0, aspect="auto")
-        names = list(map(charts.label, self.columns))
-        axes.set_xticks(range(len(names)), names, rotation=90)
-        axes.set_yticks(range(len(names)), names)
-        if len(names) <= _MOST_NAMED:
-            for (row, column), value in np.ndenumerate(self.pairs):
-                text = f"{value:.3f}"
-                colour = "white" if value > 0.6 * self.pairs.max() else charts.INK
-                axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=7)
+        image = charts.heat_map(axes, self.columns, self.pairs, 3, cmap="Oranges", vmin=0.0)
         axes.set_xlabel("pairs of columns; on the diagonal single columns")
         axes.figure.colorbar(image, ax=axes, label="total variation of rows and users")
 
