@@ -32,9 +32,8 @@ _FIRST = 0.2  # share of the budget, or of the users, for histograms of the colu
 _FEW, _MANY, _MANY_NOISE = 4, 8, 0.1
 # Largest noise of a share, over the mean share of a pair's cells, at which a run starts.
 _USEFUL = 0.4
-_MISSING_Z = (
-    3.0  # number of standard errors by which the share of users with both entries is below 1
-)
+# Standard errors by which the share of users with both entries is below 1 if entries are missing.
+_MISSING_Z = 3.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

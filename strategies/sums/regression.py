@@ -25,9 +25,9 @@ _MEANS, _TARGETS = 0.1, 0.03
 _DESCENT = 1 - _MEANS - _TARGETS - 2 * score.SIZE - score.R2
 # Part of the descent's budget by which its model becomes that of least squares, for intervals.
 _STEP = 0.7
-_MOST_NOISE = (
-    0.3  # of the users' matrix, in units of a column's variance; intervals take more users
-)
+# Largest noise of the users' matrix, in units of a column's variance, with which a run with
+# intervals starts.
+_MOST_NOISE = 0.3
 
 
 @dataclass(frozen=True)
