@@ -40,14 +40,14 @@ class Classified:
     auc_error: float
 
 
-def places_of(num_classes: int) -> list[int]:
-    """Return the indices of the classes with a model: the second one of two, otherwise all."""
+def modelled_classes(num_classes: int) -> list[int]:
+    """Return the indices of the classes that get a model: the second one of two, otherwise all."""
     return [1] if num_classes == 2 else list(range(num_classes))
 
 
 def too_few(budget: Budget, dim: int, num_classes: int) -> TooFew | None:
     """Return a TooFew if users are too few to fit the models and to know their AUC, or None."""
-    models = len(places_of(num_classes))
+    models = len(modelled_classes(num_classes))
     # Of classes of the same size; for several classes it is the error of a mean AUC.
     error = 2 * budget.error(budget.ball(1, 0.5, _SCORES, models)) / math.sqrt(models)
     times = max(error / _MAX_AUC_ERROR, times_too_few(budget, models * dim, _DESCENT))
@@ -63,7 +63,7 @@ def classify(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Clas
     too few.
     """
     budget, dim, number = Budget.of(run, delta), schema.num_features, len(schema.classes)
-    places = places_of(number)
+    places = modelled_classes(number)
     if refusal := too_few(budget, dim, number):
         raise TooFewReports(refusal)
     run.planned_steps = STEPS + 2 + QUESTIONS * len(places)

@@ -72,10 +72,10 @@ class _Moments:
         ]
         return found, np.sqrt(np.sum(np.square(slopes), axis=0))
 
-    def places(self) -> tuple[Floats, Floats]:
-        """Return the means and the standard deviations among users with rows.
+    def means_and_scales(self) -> tuple[Floats, Floats]:
+        """Return means and standard deviations, by which users standardise their numbers.
 
-        A standard deviation that noise hides is 1.
+        They are those among users with rows. A standard deviation that noise hides is 1.
         """
         means = self.means / self.present
         variances = np.diag(self.products) / self.present - means**2
@@ -116,7 +116,7 @@ def ask_correlations(
     found, by_noise = moments.correlations()
     likely = np.clip(np.nan_to_num(found), -1.0, 1.0)
     pairs = len(likely)
-    question = CorrelationSpread(*columns, *moments.places(), likely, _BOUND)
+    question = CorrelationSpread(*columns, *moments.means_and_scales(), likely, _BOUND)
     mechanism = budget.ball(pairs, math.sqrt(pairs) / 2, shares[1])
     answer: Estimate = yield budget.ask(question, mechanism)
     users, present = max(answer.count, 1), min(moments.present, 1.0)

@@ -48,7 +48,7 @@ Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Place:
+class MeansAndScales:
     """Means and scales of the features and, last, the target; the share of users with rows."""
 
     means: Floats
@@ -67,7 +67,7 @@ def too_few(budget: Budget, dim: int, sparsity: int | None) -> TooFew | None:
     return budget.too_few(f"find {least} of {dim} coefficients", math.ceil(times * budget.users))
 
 
-def ask_place(budget: Budget, dim: int, rows: int) -> Generator[Ask, Any, Place]:
+def ask_scales(budget: Budget, dim: int, rows: int) -> Generator[Ask, Any, MeansAndScales]:
     """Ask for noisy sums, and return means and scales by which a fit standardises its columns.
 
     They are those of ``dim`` features and of the target. ``rows`` is the typical number of a user's
@@ -90,7 +90,7 @@ def ask_place(budget: Budget, dim: int, rows: int) -> Generator[Ask, Any, Place]
     found = yield budget.ask(Squares(means), budget.ball(dim, radius, _SQUARES))
     squares, _ = drawn_together(found.mean, float(found.std_error[0]) ** 2)
     squares = np.maximum(squares, _LEAST_VARIANCE * max(float(squares.mean()), radius / dim**2))
-    return Place(np.append(means, mean), np.append(np.sqrt(squares), of_target), present)
+    return MeansAndScales(np.append(means, mean), np.append(np.sqrt(squares), of_target), present)
 
 
 def regress_sparsely(
@@ -110,9 +110,9 @@ def regress_sparsely(
     if refusal := too_few(budget, dim, sparsity):
         raise TooFewReports(refusal)
     run.planned_steps = 2 * STEPS + 4 * _PLACES + 5
-    place = yield from ask_place(budget, dim, rows)
-    means, scales = place.means[:-1], place.scales[:-1]
-    centre, unit = float(place.means[-1]), float(place.scales[-1])
+    columns = yield from ask_scales(budget, dim, rows)
+    means, scales = columns.means[:-1], columns.scales[:-1]
+    centre, unit = float(columns.means[-1]), float(columns.scales[-1])
 
     def descended(coef: Floats, asked: Places, share: float) -> Generator[Ask, Any, Floats]:
         def moves(own: Floats) -> RidgeMove:
@@ -147,7 +147,9 @@ def regress_sparsely(
     left_out = coef == 0
     std_error[left_out] = noise / reached / scales[left_out]
     sizes = size, unit
-    r2, error, doubts = yield from score.ask_r2(budget, coef, offset, centre, sizes, place.present)
+    r2, error, doubts = yield from score.ask_r2(
+        budget, coef, offset, centre, sizes, columns.present
+    )
     notes += doubts
     if r2 < 2 * error:
         notes.append(_NOT_BETTER.format(r2, 2 * error))

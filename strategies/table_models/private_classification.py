@@ -151,7 +151,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
     @property
     def _places(self) -> list[int]:
         """Indices of the classes that have a model against all others."""
-        return sums.places_of(len(self.schema.classes))
+        return sums.modelled_classes(len(self.schema.classes))
 
     plans_with: ClassVar[frozenset[str]] = frozenset(
         {"rows_per_user", "num_features", "quality", "variance_between"}
