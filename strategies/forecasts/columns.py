@@ -56,7 +56,10 @@ class Columns:
         return float(np.var(sums / np.diff(self.offsets))) / self.users
 
     def below(self, name: str, values: Floats, side: Any = "right") -> Floats:
-        """Return the share of the entries at most each value, or less than it (``side="left"``)."""
+        """Return the true share of entries that are at most each value, or (``side="left"``) less.
+
+        Estimated quantiles and distribution functions are compared with it.
+        """
         order = np.argsort(self.entries[name])
         counts = np.diff(self.offsets)
         weights = np.repeat(1 / counts, counts)[order] / len(counts)

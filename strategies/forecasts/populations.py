@@ -168,7 +168,10 @@ def _distance(truth: Floats, unit: float) -> Callable[[Any], float]:
 
 @dataclass(frozen=True, kw_only=True)
 class LinearUsers(SyntheticPopulation):
-    """Users whose targets are a linear function of independent features, plus normal noise."""
+    """Users whose targets are a linear function of independent features, plus normal noise.
+
+    Plans simulate regressions on them.
+    """
 
     ERROR: ClassVar[str] = "distance of the coefficients from the truth, over their length"
 
@@ -212,8 +215,9 @@ def planned_length(radius: float, dim: int) -> float:
 def linear_users(
     dim: int, sparsity: int, quality: float, length: float | None = None, **others: Any
 ) -> LinearUsers:
-    """Return users whose coefficients explain a share ``quality`` of the targets' variance.
+    """Return the users on whom a plan simulates regressions, and its assumptions about them.
 
+    Coefficients explain a share ``quality`` of the targets' variance.
     If ``length`` is not given, the targets' variance is 1.
     """
     feature_size = others.get("feature_size")
@@ -235,7 +239,10 @@ def linear_users(
 
 @dataclass(frozen=True, kw_only=True)
 class MeanUsers(SyntheticPopulation):
-    """Users of one row each, from an isotropic normal distribution around a mean."""
+    """Users of one row each, from an isotropic normal distribution around a mean.
+
+    Plans simulate estimates of means on them.
+    """
 
     sparsity: int  # number of coordinates of the mean of one size; the others are zero
     length: float  # Euclidean length of the mean
@@ -278,7 +285,8 @@ class SphereUsers(SyntheticPopulation):
 class EvaluatedUsers(SyntheticPopulation):
     """Users whose targets are partly explained by a given linear model.
 
-    The error is the standard error that a result reports.
+    Plans simulate evaluations of the model on them. The error is the standard error that a result
+    states.
     """
 
     in_series = True
@@ -305,7 +313,7 @@ class EvaluatedUsers(SyntheticPopulation):
 
 
 def rows_for(setting: Setting, guessed: int) -> float:
-    """Return the number of a user's rows, from the setting if it is given, or else ``guessed``."""
+    """Return the number of a user's rows that a plan assumes: the setting's, or ``guessed``."""
     return setting.rows_per_user if "rows_per_user" in setting.given() else guessed
 
 

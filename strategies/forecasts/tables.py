@@ -167,7 +167,7 @@ def users_of_tables(schema: Schema, setting: Setting, rows: float, **others: Any
 
 
 def synthetic_schema(num_features: int, bounds: Numeric | Categories) -> Schema:
-    """Return a schema of numeric columns within [-1, 1], and a target within ``bounds``."""
+    """Return the schema of a plan without a table: numbers in [-1, 1], a target in ``bounds``."""
     columns = {f"x{place}": Numeric(-1, 1) for place in range(1, num_features + 1)}
     return Schema(columns, target="y", bounds=bounds)
 

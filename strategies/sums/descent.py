@@ -57,7 +57,7 @@ def descend(
 ) -> Generator[Ask, Any, Floats]:
     """Ask for the users' mean move in each step, and return the fitted coefficients, shape (dim,).
 
-    They are the mean of the last steps' coefficients, which has less noise than the last ones.
+    They are the mean of the last steps' coefficients, which has less noise than each of them.
     ``moves`` is a function from coefficients to the question about users' moves from there. Steps
     are ``pace`` times as long as for least squares. Targets have about the scale ``unit``. A step
     with too few reports is skipped. Raise TooFewReports if the first step has too few.

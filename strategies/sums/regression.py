@@ -77,7 +77,7 @@ def regress(
 ) -> Generator[Ask, Any, Regressed]:
     """Ask all users for sums, and return the linear model of a table's target.
 
-    With ``intervals`` it is the least-squares model.
+    With ``intervals`` it is the least-squares model, with the covariance of its coefficients.
     """
     budget, dim = Budget.of(run, delta), schema.num_features
     if refusal := too_few(budget, schema, intervals):
