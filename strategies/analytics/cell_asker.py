@@ -75,6 +75,7 @@ class CellAsker:
 def variance_of_report(epsilon: float, cells: int, users: int) -> float:
     """Return the variance of a report about one of ``cells`` cells that are equally frequent.
 
-    It includes the noise and the sampling of users.
+    It includes the noise and the sampling of users. Divided by the number of users it is the
+    squared standard error of the cell's share.
     """
     return ShareEstimator(epsilon, cells).noise(users) + (1 - 1 / cells) / cells

@@ -193,7 +193,7 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         return self._result(mean, error, noise, window, share > GROUP_Z * share_error)
 
     def _window(self, cohort: Cohort, noise: float) -> Generator[Ask, Estimate, Window]:
-        """Query users for their numbers' levels, and return the window with the least error."""
+        """Query users for their rounded numbers, and return the window with the least error."""
         question = cell_question(self.schema, [], self.column, LEVELS)
         found = yield from ShareEstimator(self.epsilon, LEVELS).estimate([cohort], question)
         return best_window(project_on_simplex(found.among_answering()[0]), noise)

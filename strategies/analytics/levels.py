@@ -51,7 +51,7 @@ class Levels:
     def variance(self) -> float:
         """Largest variance that a report adds to a group's mean, if the groups are equally large.
 
-        The maximum is over the value that the numbers have.
+        It is that of the least favourable numbers. Runs with too few users are refused by it.
         """
         return _worst(self.epsilon, self.groups, self.number)
 

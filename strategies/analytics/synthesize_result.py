@@ -184,9 +184,10 @@ class SynthesizeResult(Result):
 
     @property
     def mean_reach(self) -> dict[str, float]:
-        """Largest difference of rows' mean of each column of numbers from users' mean, noise aside.
+        """Largest error of the mean of rows, for each column of numbers, without the noise.
 
-        It holds wherever users' numbers are between two values of :attr:`scales`.
+        The error is by the places of users' numbers between two values of :attr:`scales`, which
+        are not known. The result's text states it.
         """
         found = {}
         for name, scale in zip(self.columns, self.scales, strict=True):
