@@ -22,6 +22,8 @@ from ldp_flower.randomizers import (
 from ldp_flower.randomizers.items.prefix import PrefixTree
 from ldp_flower.validation import Floats
 
+from .columns import OWN_ENTRY
+
 _ROWS = "The rows of one user differ as much as rows of different users do."
 # Constants for quantiles: the ratio of errors to errors without a search, and the part of users'
 # own variance that remains though all users are asked. For bits they were fitted on 8 and 106
@@ -39,7 +41,6 @@ _HUMP = (
     "the column is uniform, 1.5 times as large if its standard deviation is below a tenth of the "
     "bounds' distance, and up to three times with two peaks or bounds that are far too wide."
 )
-_OWN_ENTRY = "Every user has an entry, and entries are not multiples of a round step."
 
 
 def expected_quantiles(
@@ -76,7 +77,7 @@ def expected_quantiles(
         high=high,
         rounds=rounds,
         randomizers=tuple(randomizers),
-        assumes=(_OWN_ENTRY, *([_ROWS] if rows > 1 else [])),
+        assumes=(OWN_ENTRY, *([_ROWS] if rows > 1 else [])),
     )
 
 
@@ -104,7 +105,7 @@ def expected_function(
         high=min(1.0, value * _RANGE[1]),
         rounds=rounds,
         randomizers=tuple(randomizers),
-        assumes=(_OWN_ENTRY, _HUMP, *([_ROWS] if rows > 1 else [])),
+        assumes=(OWN_ENTRY, _HUMP, *([_ROWS] if rows > 1 else [])),
         notes=tuple(notes),
     )
 

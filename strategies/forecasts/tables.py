@@ -20,7 +20,7 @@ from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
 from ldp_flower.validation import Floats
 
-from .populations import Drawn, Rng, SyntheticPopulation, alike_within, offsets_of
+from .populations import USUAL_R2, Drawn, Rng, SyntheticPopulation, alike_within, offsets_of
 
 #: For a numeric column, and for the target: the standard deviation, the standard deviation of its
 #: logarithm between tables, and the largest distance of the mean from the middle. The first and the
@@ -38,7 +38,7 @@ _HELD_OUT = 3000  # number of rows of held-out users; there are at least 300 suc
 _TINY = 1e-9  # variance below which an axis is left out
 _BISECTIONS = 12  # number of bisections for the AUC of classes
 
-USUAL_R2, USUAL_AUC = 0.5, 0.8  # defaults of the quality, which a plan states
+USUAL_AUC = 0.8  # default AUC without privacy, which a plan states
 _TABLES = (
     "Columns of numbers have standard deviations of a tenth to a fifth of their bounds and go "
     "together: the k-th of their principal axes has a variance in proportion to 1 / k."
