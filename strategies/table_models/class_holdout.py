@@ -15,9 +15,10 @@ from ldp_flower.validation import Floats
 from ..numerics.two_normals import Ranked, discriminant, likely_share, ranked
 from ..runtime import Ask, Cohort, Run
 from ..runtime.result import HALF_WIDTH_95
+from ..subprotocols.number_mean import EVERYBODY, Number, ask_number
 from ..subprotocols.scales import number_randomizer
-from ..subprotocols.standardisation import Standardisation
-from .holdout import EVERYBODY, Number, ask_present, prior_spread
+from ..subprotocols.standardisation import Standardisation, with_standardisation
+from .holdout import ask_present, prior_spread
 
 # Wanted standard error of each answer, and the largest share of a class's users who are asked for
 # it; the four shares add up to a fifth. The other users fit the slopes, which these users evaluate.
@@ -160,9 +161,8 @@ def evaluate_class(
     unit = number_randomizer(epsilon, 1.0).variance
     affordable = min(_RANKING_NOISE * math.sqrt(cohorts.ranking.size / unit), _MAX_RADIUS)
     radius = max(_radius(rows_per_user), affordable)
-    ask = Ask(cohorts.ranking, question, number_randomizer(epsilon, radius))
-    answer = yield standardisation.applied(ask)
-    mean = Number(float(answer.mean[0]), float(answer.std_error[0])).of_those(present)
+    asks = ask_number(cohorts.ranking, epsilon, question, radius)
+    mean = (yield from with_standardisation(asks, standardisation)).of_those(present)
     # The error of the share counts in proportion to the imbalance of scores around their estimated
     # mean. For normal scores it is .8 times the error of the mean over their scale, which may be
     # two standard errors smaller than estimated.
@@ -180,9 +180,8 @@ def _radius(rows_per_user: float) -> float:
 def _share(
     cohort: Cohort, epsilon: float, place: int, num_classes: int, present: Number
 ) -> Generator[Ask, Estimate, tuple[float, float]]:
-    randomizer = number_randomizer(epsilon, 0.5)
-    answer = yield Ask(cohort, ClassShare(float(place), num_classes), randomizer)
-    found = Number(float(answer.mean[0]), float(answer.std_error[0])).of_those(present)
+    question = ClassShare(float(place), num_classes)
+    found = (yield from ask_number(cohort, epsilon, question, 0.5)).of_those(present)
     mean, error = likely_share(0.5 + found.value, found.std_error)
     return float(np.clip(mean, _MIN_SHARE, 1 - _MIN_SHARE)), error
 
@@ -199,13 +198,13 @@ def _scale(
 
     ``expected`` is the prior value of the root mean square.
     """
-    ask = Ask(cohort, RootCurvature(theta, expected, _LOG_RANGE), number_randomizer(epsilon, 1.0))
-    answer = yield standardisation.applied(ask)
-    error = _LOG_RANGE * float(answer.std_error[0])
+    asks = ask_number(cohort, epsilon, RootCurvature(theta, expected, _LOG_RANGE), 1.0)
+    found = yield from with_standardisation(asks, standardisation)
+    error = _LOG_RANGE * found.std_error
     trust = _PRIOR_LOG_SD**2 / (_PRIOR_LOG_SD**2 + error**2)
     # The logarithm of the root mean square of few normal numbers has a negative bias.
     lower = (math.log(rows_per_user / 2) - digamma(rows_per_user / 2)) / 2 + _USERS_LOG_RATIO
-    log_ratio = _LOG_RANGE * float(np.clip(answer.mean[0], -1, 1)) + lower
+    log_ratio = _LOG_RANGE * float(np.clip(found.value, -1, 1)) + lower
     return Number(expected * math.exp(trust * log_ratio), math.sqrt(trust) * error)
 
 
@@ -220,9 +219,9 @@ def _centre(
 
     ``scale`` is the scores' root mean square.
     """
-    question = MeanScore(theta / (_CLIP_Z * scale))
-    answer = yield standardisation.applied(Ask(cohort, question, number_randomizer(epsilon, 1.0)))
-    error = _CLIP_Z * float(answer.std_error[0])
+    asks = ask_number(cohort, epsilon, MeanScore(theta / (_CLIP_Z * scale)), 1.0)
+    found = yield from with_standardisation(asks, standardisation)
+    error = _CLIP_Z * found.std_error
     trust = _PRIOR_CENTRE_SD**2 / (_PRIOR_CENTRE_SD**2 + error**2)
-    mean = _CLIP_Z * float(np.clip(answer.mean[0], -1, 1))
+    mean = _CLIP_Z * float(np.clip(found.value, -1, 1))
     return Number(trust * scale * mean, math.sqrt(trust) * scale * error)

@@ -6,7 +6,6 @@ needs the least noise, or the octave of a size.
 
 import math
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort, Run
+from ..subprotocols.number_mean import EVERYBODY, Number, ask_number
 from ..subprotocols.scales import number_randomizer
 from ..subprotocols.size_histogram import SizeHistogram, ask_histogram
 
@@ -57,8 +57,7 @@ def held_out(num_users: float, epsilon: float) -> float:
 # often on chosen_on.txt.
 _PLACE_RADII = 1.0, 0.75
 MAX_TARGET = 2.0  # largest distance of a target from the middle of its bounds, by the schema
-# Usual size of residuals, and the standard deviation of its logarithm.
-USUAL_SIZE, _SIZES_VARY = 0.35, 0.8
+USUAL_SIZE = 0.35  # usual size of residuals
 # Number of standard errors that the targets' spread has to exceed; otherwise the score is NaN.
 _MIN_SPREAD_Z = 1.5
 _PRESENT = 0.01  # share of the users who report if they have a row
@@ -69,41 +68,6 @@ _PRESENT_Z = 3.5
 NUMERIC_SPREAD = 0.5
 
 
-@dataclass(frozen=True)
-class Number:
-    """An estimated number and its standard error."""
-
-    value: float
-    std_error: float
-
-    def pooled(self, other: "Number") -> "Number":
-        """Return the average of the two estimates, weighted by their precision."""
-        weights = np.array([self.std_error, other.std_error]) ** -2.0
-        value = float(weights @ [self.value, other.value]) / weights.sum()
-        return Number(value, 1 / math.sqrt(weights.sum()))
-
-    def plus(self, known: float) -> "Number":
-        """Return the estimate of this number plus ``known``, whose error is 0."""
-        return Number(self.value + known, self.std_error)
-
-    def shrunk(self, spread: float) -> "Number":
-        """Return the posterior of this number, under a normal prior around 0.
-
-        ``spread`` is the prior's standard deviation.
-        """
-        kept = 1 / (1 + (self.std_error / spread) ** 2)
-        return Number(kept * self.value, math.sqrt(kept) * self.std_error)
-
-    def of_those(self, present: "Number") -> "Number":
-        """Return the mean over the users who are present, from a mean over all users.
-
-        In the latter, users who are not present count as 0; ``present`` is the share of the others.
-        """
-        value = self.value / present.value
-        return Number(value, math.hypot(self.std_error, value * present.std_error) / present.value)
-
-
-EVERYBODY = Number(1.0, 0.0)  # the share of users with a row if every user has one
 # A function of a cohort, epsilon, a model and a radius that estimates the model's mean residual.
 MeanResidual = Callable[[Cohort, float, Floats, float], Generator[Ask, Any, Number]]
 
@@ -130,8 +94,8 @@ def mean_residual(
     """Ask a cohort for a model's residuals, clipped to ``radius``; return their mean over users."""
     # The mean residual is minus the gradient of the squared loss in the intercept.
     question = Gradient(theta, np.zeros(1, np.int64))
-    answer = yield Ask(cohort, question, number_randomizer(epsilon, radius))
-    return Number(-float(answer.mean[0]), float(answer.std_error[0]))
+    found = yield from ask_number(cohort, epsilon, question, radius)
+    return Number(-found.value, found.std_error)
 
 
 def ask_present(
@@ -277,11 +241,9 @@ def ask_gain(
     clip = at_mean.clip(noise, most=2 * MAX_TARGET)
     reach = 2 * _MAX_PREDICTION * moved
     question = SquaredErrors(theta, mean, -1.0, 1.0, 0.0)
-    answer = yield Ask(cohort, question, number_randomizer(epsilon, reach * clip.bound))
-    error = math.hypot(
-        float(answer.std_error[0]), ONE_SIDED * reach * math.hypot(clip.cut, clip.spread)
-    )
-    return Number(float(answer.mean[0]), error)
+    found = yield from ask_number(cohort, epsilon, question, reach * clip.bound)
+    bias = ONE_SIDED * reach * math.hypot(clip.cut, clip.spread)
+    return Number(found.value, math.hypot(found.std_error, bias))
 
 
 _MAX_PREDICTION = 2.5  # largest distance of a prediction from the mean, in units of ``moved``
@@ -307,6 +269,6 @@ def _mean_square(
     clip = law.clip(noise, 2, 2 * MAX_TARGET)
     offset = middle * clip.bound**2
     question = SquaredErrors(theta, mean, *weights, offset)
-    answer = yield Ask(cohort, question, number_randomizer(epsilon, clip.bound**2 - offset))
-    error = math.hypot(float(answer.std_error[0]), present.value * clip.spread)
-    return Number(float(answer.mean[0]) + offset + present.value * clip.cut, error)
+    found = yield from ask_number(cohort, epsilon, question, clip.bound**2 - offset)
+    error = math.hypot(found.std_error, present.value * clip.spread)
+    return Number(found.value + offset + present.value * clip.cut, error)

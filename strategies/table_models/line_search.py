@@ -12,8 +12,8 @@ from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort
+from ..subprotocols.number_mean import Number
 from ..subprotocols.scales import number_randomizer
-from .holdout import Number
 
 # Smallest and largest radius of a user's gain, in products of scales, and the noise that allows a
 # larger radius.

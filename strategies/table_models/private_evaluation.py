@@ -36,6 +36,7 @@ from ..runtime import (
 from ..runtime.at_node import AtNode
 from ..runtime.prints import LATER
 from ..runtime.result import frame, interval
+from ..subprotocols.number_mean import ask_number
 from ..subprotocols.scales import number_randomizer
 from ..sums import evaluation as sums
 from ..sums.budget import Budget
@@ -410,8 +411,8 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
         Return the mean of the sums over users.
         """
         question = SquaredErrors(self._model, self.centre, *weights, offset)
-        answer = yield Ask(cohort, question, self.randomizer(radius))
-        return _Loss(weights, offset + float(answer.mean[0]), float(answer.std_error[0]))
+        found = yield from ask_number(cohort, self.epsilon, question, radius)
+        return _Loss(weights, offset + found.value, found.std_error)
 
     def _apart(self, wide: list[_Loss], narrow: _Loss) -> bool:
         """Return True if narrow clipping lowers a difference significantly, compared with wide."""

@@ -23,6 +23,7 @@ from ..runtime.at_node import AtNode
 from ..runtime.prints import LATER
 from ..runtime.result import HALF_WIDTH_95
 from ..runtime.units import contrasts
+from ..subprotocols.number_mean import EVERYBODY, Number
 from ..subprotocols.size_histogram import SizeHistogram
 from ..subprotocols.standardisation import (
     Standardisation,
@@ -214,7 +215,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         one, notes = np.eye(1, dim)[0], precision_notes(run.num_users, epsilon, self._public)
         asked = holdout.hold_out_present(run)
         kept = holdout.hold_out(run, public_features.COHORTS if self._public else holdout.COHORTS)
-        present = holdout.EVERYBODY
+        present = EVERYBODY
         # A node whose features are not public refuses the first question, before any user pays.
         residual = public_features.mean_drawn_residual if self._public else holdout.mean_residual
         if asked is not None:
@@ -306,7 +307,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         kept: dict[str, Cohort],
         start: Floats,
         law: SizeHistogram,
-        present: holdout.Number,
+        present: Number,
         notes: list[str],
     ) -> Protocol:
         """Fit a model to public rows and privately reported targets, in two rounds; return it."""
@@ -339,8 +340,8 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
     def _model(
         self,
         theta: Floats,
-        evaluated: holdout.Number,
-        mean: holdout.Number,
+        evaluated: Number,
+        mean: Number,
         method: str,
         kept: dict[str, Cohort],
         notes: list[str],
@@ -378,7 +379,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
             return self.method, f"as asked for, where {why}"
         return descent.better_method(num_users, dim, self.epsilon, self.min_reports), why
 
-    def _constant(self, mean: holdout.Number, scale: float, notes: list[str]) -> RegressionFit:
+    def _constant(self, mean: Number, scale: float, notes: list[str]) -> RegressionFit:
         """Return the result for the mean as the model; its score is the R2 to expect, below 0."""
         lost = (mean.std_error / scale) ** 2
         reach = HALF_WIDTH_95 * mean.std_error * self._unit

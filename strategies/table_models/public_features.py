@@ -16,10 +16,10 @@ from ldp_flower.validation import Floats
 from ..runtime import Ask, Cohort
 from ..runtime.result import HALF_WIDTH_95
 from ..runtime.units import contrasts
+from ..subprotocols.number_mean import Number
 from ..subprotocols.scales import number_randomizer
 from ..subprotocols.size_histogram import SizeHistogram
 from . import holdout
-from .holdout import Number
 
 #: Hold-out cohorts, in the form of :data:`.holdout.COHORTS`.
 COHORTS = {name: holdout.COHORTS[name] for name in ("place", "place again", "sizes")} | {

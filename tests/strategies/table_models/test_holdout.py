@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 
 from ldp_flower.randomizers import SubsetSelection
+from ldp_flower.strategies.subprotocols.number_mean import EVERYBODY, Number
 from ldp_flower.strategies.subprotocols.size_histogram import ask_histogram
-from ldp_flower.strategies.table_models.holdout import (
-    EVERYBODY,
-    Number,
-    ask_gain,
-    ask_mean,
-    ask_score,
-    place,
-)
+from ldp_flower.strategies.table_models.holdout import ask_gain, ask_mean, ask_score, place
 from ldp_flower.strategies.table_models.line_search import Gains, line_search
 
 

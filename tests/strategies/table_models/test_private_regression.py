@@ -10,9 +10,9 @@ import pytest
 from ldp_flower import Categories, Numeric, Schema, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.strategies import PrivateRegression, RegressionFit, Result, TooFewReports
+from ldp_flower.strategies.subprotocols.number_mean import Number
 from ldp_flower.strategies.table_models import private_regression
 from ldp_flower.strategies.table_models.descent import row_length
-from ldp_flower.strategies.table_models.holdout import Number
 from ldp_flower.strategies.table_models.private_regression import too_few_for_regression
 
 SCHEMA = Schema(
