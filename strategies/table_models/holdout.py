@@ -5,8 +5,9 @@ needs the least noise, or the octave of a size.
 """
 
 import math
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -60,6 +61,10 @@ MAX_TARGET = 2.0  # largest distance of a target from the middle of its bounds, 
 USUAL_SIZE = 0.35  # usual size of residuals
 # Number of standard errors that the targets' spread has to exceed; otherwise the score is NaN.
 _MIN_SPREAD_Z = 1.5
+# Assumed share of the clipped amount that does not cancel between the two sides.
+ONE_SIDED = 0.5
+_LARGE_R2 = 0.4  # R2 above which cohorts report a model's loss, not its gain, since it is smaller
+_MAX_PREDICTION = 2.5  # largest distance of a prediction from the mean, in units of ``moved``
 _PRESENT = 0.01  # share of the users who report if they have a row
 # Number of standard errors that show that some users have no rows; noise exceeds it in one run of
 # 4,000.
@@ -70,22 +75,6 @@ NUMERIC_SPREAD = 0.5
 
 # A function of a cohort, epsilon, a model and a radius that estimates the model's mean residual.
 MeanResidual = Callable[[Cohort, float, Floats, float], Generator[Ask, Any, Number]]
-
-
-def hold_out(run: Run, wanted: dict[str, Shares]) -> dict[str, Cohort]:
-    """Take a cohort for each name in ``wanted`` from the users who have not been asked yet.
-
-    Return the cohorts by name.
-    """
-    sizes = [_size(shares, run.num_users, run.epsilon) for shares in wanted.values()]
-    cohorts = run.cohorts([max(math.ceil(size), run.min_reports) for size in sizes])
-    return dict(zip(wanted, cohorts, strict=True))
-
-
-def hold_out_present(run: Run) -> Cohort | None:
-    """Take users for the question of :func:`ask_present`; return None if they are too few."""
-    size = math.ceil(_PRESENT * run.num_users)
-    return run.cohorts([size])[0] if size >= run.min_reports else None
 
 
 def mean_residual(
@@ -130,145 +119,157 @@ def prior_spread(schema: Schema, theta: Floats, of_numbers: float = NUMERIC_SPRE
     return max(float(np.linalg.norm(spreads * theta)), np.finfo(float).tiny ** 0.25)
 
 
-def place(
-    cohorts: list[Cohort],
-    epsilon: float,
-    dim: int,
-    present: Number,
-    residual: MeanResidual = mean_residual,
-) -> Generator[Ask, Any, float]:
-    """Ask cohorts for a rough estimate of the mean target, and return it.
+@dataclass
+class HoldOut:
+    """The hold-out cohorts of one run of a regression, and the questions that they answer.
 
-    Each cohort refines the estimate of the one before it.
+    Each cohort answers one question about a model ``theta``, the coefficients of ``dim`` features.
     """
-    found = 0.0
-    for cohort, radius in zip(cohorts, _PLACE_RADII, strict=True):
-        theta = found * np.eye(1, dim)[0]
-        left = (yield from residual(cohort, epsilon, theta, radius)).of_those(present)
-        found = float(np.clip(found + left.value, -MAX_TARGET, MAX_TARGET))
-    return found
 
+    epsilon: float
+    dim: int
+    cohorts: dict[str, Cohort]  # by name, see ``COHORTS``
+    residual: MeanResidual = mean_residual  # asks for residuals
+    # Share of the users who have a row with a target. Means over users are divided by it
+    present: Number = EVERYBODY
 
-def ask_sizes(
-    cohort: Cohort, epsilon: float, theta: Floats, present: Number, usual: float = USUAL_SIZE
-) -> Generator[Ask, Estimate, SizeHistogram]:
-    """Ask a cohort for the octaves of its residuals; return the posterior of their sizes."""
-    question = ResidualOctave(theta, 0.0)
-    return (yield from ask_histogram(cohort, question, epsilon, usual, present.value))
+    @classmethod
+    def of(cls, run: Run, dim: int, wanted: dict[str, Shares], residual: MeanResidual) -> Self:
+        """Take a cohort for each name in ``wanted`` from the users who have not been asked yet.
 
+        A further cohort, ``"present"``, reports who has a row with a target, unless it would be too
+        small.
+        """
+        present = math.ceil(_PRESENT * run.num_users)
+        sizes = {"present": present} if present >= run.min_reports else {}
+        for name, shares in wanted.items():
+            size = math.ceil(_size(shares, run.num_users, run.epsilon))
+            sizes[name] = max(size, run.min_reports)
+        cohorts = dict(zip(sizes, run.cohorts(list(sizes.values())), strict=True))
+        return cls(run.epsilon, dim, cohorts, residual)
 
-def ask_step_size(
-    cohort: Cohort, epsilon: float, direction: Floats, usual: float
-) -> Generator[Ask, Estimate, float]:
-    """Return the root mean square change of predictions if coefficients change by ``direction``.
+    def ask_present(self) -> Generator[Ask, Any, None]:
+        """Estimate which share of the users has a row with a target."""
+        if cohort := self.cohorts.get("present"):
+            asks = ask_present(cohort, self.epsilon, self.dim, residual=self.residual)
+            self.present = yield from asks
 
-    The mean is over all users, since rows without a target have predictions, too.
-    """
-    law = yield from ask_histogram(cohort, ScoreOctave(direction, 0.0), epsilon, usual)
-    return law.root_mean_square
+    def place(self) -> Generator[Ask, Any, float]:
+        """Return a rough estimate of the mean target, which a second cohort refines."""
+        found = 0.0
+        for name, radius in zip(("place", "place again"), _PLACE_RADII, strict=True):
+            theta = found * np.eye(1, self.dim)[0]
+            asks = self.residual(self.cohorts[name], self.epsilon, theta, radius)
+            left = (yield from asks).of_those(self.present)
+            found = float(np.clip(found + left.value, -MAX_TARGET, MAX_TARGET))
+        return found
 
+    def sizes(
+        self, name: str, theta: Floats, usual: float = USUAL_SIZE
+    ) -> Generator[Ask, Estimate, SizeHistogram]:
+        """Return the posterior of the sizes of a model's residuals, from their octaves.
 
-def ask_mean(
-    cohorts: list[Cohort], epsilon: float, theta: Floats, law: SizeHistogram, present: Number
-) -> Generator[Ask, Estimate, Number]:
-    """Return the mean over users of a model's residuals.
-
-    Residuals, whose sizes have the distribution ``law``, are clipped at the bound that minimises
-    noise and bias together. The standard error includes the bias, which may be of one sign.
-    """
-    size = sum(cohort.size for cohort in cohorts)
-    clip = law.clip(number_randomizer(epsilon, 1.0).variance / size, most=2 * MAX_TARGET)
-    found = yield from mean_residual(cohorts[0], epsilon, theta, clip.bound)
-    for cohort in cohorts[1:]:
-        found = found.pooled((yield from mean_residual(cohort, epsilon, theta, clip.bound)))
-    error = math.hypot(found.std_error, clip.cut, clip.spread)
-    return Number(found.value, error).of_those(present)
-
-
-ONE_SIDED = 0.5  # assumed share of the clipped amount that does not cancel between the two sides
-
-
-_LARGE_R2 = 0.4  # R2 above which cohorts report a model's loss, not its gain, since it is smaller
-
-
-def ask_score(
-    cohorts: tuple[Cohort, Cohort],
-    epsilon: float,
-    theta: Floats,
-    mean: float,
-    laws: tuple[SizeHistogram, SizeHistogram],
-    gain: float,
-    ask_gain: Generator[Ask, Any, Number],
-    present: Number,
-) -> Generator[Ask, Any, Number]:
-    """Return the R2 of a model; NaN if the targets' spread does not exceed the noise.
-
-    One cohort reports squares around the mean target. The other one reports the model's squared
-    residuals if R2 is expected to be above .4, and otherwise the difference of the two, see
-    ``ask_gain``. ``laws`` are the distributions of residuals of the mean and of the model.
-    """
-    at_mean, of_model = laws
-    spread = yield from _mean_square(cohorts[1], epsilon, theta, mean, at_mean, (0.0, 1.0), present)
-    if spread.value <= _MIN_SPREAD_Z * spread.std_error:
-        return Number(math.nan, math.nan)
-    if gain > _LARGE_R2:
-        left = yield from _mean_square(
-            cohorts[0], epsilon, theta, mean, of_model, (1.0, 0.0), present
+        ``usual`` is the expected root mean square of the residuals.
+        """
+        question, present = ResidualOctave(theta, 0.0), self.present.value
+        return (
+            yield from ask_histogram(self.cohorts[name], question, self.epsilon, usual, present)
         )
-        share = left.value / spread.value
-        error = math.hypot(left.std_error, share * spread.std_error) / spread.value
-        return Number(1 - share, error)
-    found = yield from ask_gain
-    share = found.value / spread.value
-    return Number(
-        min(share, 1.0), math.hypot(found.std_error, share * spread.std_error) / spread.value
-    )
 
+    def step_size(self, direction: Floats, usual: float) -> Generator[Ask, Estimate, float]:
+        """Return the root mean square change of predictions if coefficients move by ``direction``.
 
-def ask_gain(
-    cohort: Cohort,
-    epsilon: float,
-    theta: Floats,
-    mean: float,
-    at_mean: SizeHistogram,
-    moved: float,
-) -> Generator[Ask, Estimate, Number]:
-    """Return the reduction of squared errors by a model, compared with the mean.
+        ``usual`` is its expected value. The mean is over all users, since rows without a target
+        have predictions, too.
+        """
+        question = ScoreOctave(direction, 0.0)
+        law = yield from ask_histogram(self.cohorts["steps"], question, self.epsilon, usual)
+        return law.root_mean_square
 
-    ``moved`` is the root mean square distance of predictions from the mean.
-    """
-    noise = number_randomizer(epsilon, 1.0).variance / cohort.size
-    clip = at_mean.clip(noise, most=2 * MAX_TARGET)
-    reach = 2 * _MAX_PREDICTION * moved
-    question = SquaredErrors(theta, mean, -1.0, 1.0, 0.0)
-    found = yield from ask_number(cohort, epsilon, question, reach * clip.bound)
-    bias = ONE_SIDED * reach * math.hypot(clip.cut, clip.spread)
-    return Number(found.value, math.hypot(found.std_error, bias))
+    def mean(
+        self, names: Sequence[str], theta: Floats, law: SizeHistogram
+    ) -> Generator[Ask, Estimate, Number]:
+        """Return the mean over users of a model's residuals, which several cohorts report.
 
+        Residuals, whose sizes have the distribution ``law``, are clipped at the bound that
+        minimises noise and bias together. The standard error includes the bias, which may be of one
+        sign.
+        """
+        cohorts = [self.cohorts[name] for name in names]
+        size = sum(cohort.size for cohort in cohorts)
+        unit = number_randomizer(self.epsilon, 1.0).variance
+        clip = law.clip(unit / size, most=2 * MAX_TARGET)
+        found = yield from mean_residual(cohorts[0], self.epsilon, theta, clip.bound)
+        for cohort in cohorts[1:]:
+            other = yield from mean_residual(cohort, self.epsilon, theta, clip.bound)
+            found = found.pooled(other)
+        error = math.hypot(found.std_error, clip.cut, clip.spread)
+        return Number(found.value, error).of_those(self.present)
 
-_MAX_PREDICTION = 2.5  # largest distance of a prediction from the mean, in units of ``moved``
+    def score(
+        self,
+        theta: Floats,
+        mean: float,
+        laws: tuple[SizeHistogram, SizeHistogram],
+        expected: float,
+        ask_gain: Generator[Ask, Any, Number],
+    ) -> Generator[Ask, Any, Number]:
+        """Return the R2 of a model; NaN if the targets' spread does not exceed the noise.
 
+        One cohort reports squares around the mean target. The other one reports the model's squared
+        residuals if the ``expected`` R2 is above .4, and otherwise the difference of the two, by
+        ``ask_gain``, see :meth:`gain`. ``laws`` are the distributions of residuals of the mean and
+        of the model.
+        """
+        at_mean, of_model = laws
+        spread = yield from self._mean_square("spread", theta, mean, at_mean, (0.0, 1.0))
+        if spread.value <= _MIN_SPREAD_Z * spread.std_error:
+            return Number(math.nan, math.nan)
+        large = expected > _LARGE_R2
+        if large:
+            ask_gain = self._mean_square("left", theta, mean, of_model, (1.0, 0.0))
+        found = yield from ask_gain
+        share = found.value / spread.value
+        error = math.hypot(found.std_error, share * spread.std_error) / spread.value
+        return Number(1 - share if large else min(share, 1.0), error)
 
-def _mean_square(
-    cohort: Cohort,
-    epsilon: float,
-    theta: Floats,
-    mean: float,
-    law: SizeHistogram,
-    weights: tuple[float, float],
-    present: Number,
-) -> Generator[Ask, Estimate, Number]:
-    """Return a mean of squares, estimated from clipped squares and corrected for the clipping.
+    def gain(
+        self, theta: Floats, mean: float, at_mean: SizeHistogram, moved: float
+    ) -> Generator[Ask, Estimate, Number]:
+        """Return the reduction of squared errors by a model, compared with the mean.
 
-    ``weights`` selects the squares: (1, 0) of the model's residuals, (0, 1) of deviations from
-    ``mean``. ``law`` is the distribution of the sizes whose squares are reported.
-    """
-    # Users without rows report 0. Their share in both mean squares is the same.
-    middle = 0.5 if present is EVERYBODY else 0.0
-    noise = number_randomizer(epsilon, 1 - middle).variance / cohort.size / present.value**2
-    clip = law.clip(noise, 2, 2 * MAX_TARGET)
-    offset = middle * clip.bound**2
-    question = SquaredErrors(theta, mean, *weights, offset)
-    found = yield from ask_number(cohort, epsilon, question, clip.bound**2 - offset)
-    error = math.hypot(found.std_error, present.value * clip.spread)
-    return Number(found.value + offset + present.value * clip.cut, error)
+        ``at_mean`` is the distribution of residuals of the mean, and ``moved`` is the root mean
+        square distance of predictions from the mean.
+        """
+        cohort = self.cohorts["left"]
+        noise = number_randomizer(self.epsilon, 1.0).variance / cohort.size
+        clip = at_mean.clip(noise, most=2 * MAX_TARGET)
+        reach = 2 * _MAX_PREDICTION * moved
+        question = SquaredErrors(theta, mean, -1.0, 1.0, 0.0)
+        found = yield from ask_number(cohort, self.epsilon, question, reach * clip.bound)
+        bias = ONE_SIDED * reach * math.hypot(clip.cut, clip.spread)
+        return Number(found.value, math.hypot(found.std_error, bias))
+
+    def _mean_square(
+        self,
+        name: str,
+        theta: Floats,
+        mean: float,
+        law: SizeHistogram,
+        weights: tuple[float, float],
+    ) -> Generator[Ask, Estimate, Number]:
+        """Return a mean of squares, estimated from clipped squares and corrected for the clipping.
+
+        ``weights`` selects the squares: (1, 0) of the model's residuals, (0, 1) of deviations from
+        ``mean``. ``law`` is the distribution of the sizes whose squares are reported.
+        """
+        cohort, present = self.cohorts[name], self.present
+        # Users without rows report 0. Their share in both mean squares is the same.
+        middle = 0.5 if present is EVERYBODY else 0.0
+        noise = number_randomizer(self.epsilon, 1 - middle).variance / cohort.size
+        clip = law.clip(noise / present.value**2, 2, 2 * MAX_TARGET)
+        offset = middle * clip.bound**2
+        question = SquaredErrors(theta, mean, *weights, offset)
+        found = yield from ask_number(cohort, self.epsilon, question, clip.bound**2 - offset)
+        error = math.hypot(found.std_error, present.value * clip.spread)
+        return Number(found.value + offset + present.value * clip.cut, error)

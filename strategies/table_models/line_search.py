@@ -11,9 +11,10 @@ from ldp_flower.questions import SquaredErrors
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
-from ..runtime import Ask, Cohort
+from ..runtime import Ask
 from ..subprotocols.number_mean import Number
 from ..subprotocols.scales import number_randomizer
+from .holdout import HoldOut
 
 # Smallest and largest radius of a user's gain, in products of scales, and the noise that allows a
 # larger radius.
@@ -108,27 +109,22 @@ class Gains(LinearEstimates):
 
 
 def line_search(
-    cohorts: Sequence[Cohort],
-    epsilon: float,
-    start: Floats,
-    direction: Floats,
-    scales: Floats,
-    error: float,
-    present: Number,
+    held_out: HoldOut, start: Floats, direction: Floats, scales: Floats, error: float
 ) -> Generator[Ask, Estimate, tuple[float, float]]:
     """Return how far to go from a constant along a direction, and the explained share of variance.
 
-    Every cohort reports the gain of the step that is best according to earlier cohorts. ``scales``
-    are the scales of residuals and of steps, and ``error`` is the standard error of their
-    logarithms.
+    Each of two cohorts reports the gain of the step that is best according to what is known before.
+    ``scales`` are the scales of residuals and of steps, and ``error`` is the standard error of
+    their logarithms.
     """
     gains, step, (a, b) = Gains.of_scales(scales, error), 1.0, scales
-    for cohort in cohorts:
-        noise = math.sqrt(number_randomizer(epsilon, 1.0).variance / cohort.size)
+    for name in ("first gain", "second gain"):
+        cohort = held_out.cohorts[name]
+        noise = math.sqrt(number_randomizer(held_out.epsilon, 1.0).variance / cohort.size)
         radius = float(np.clip(_GAIN_NOISE / noise, *_GAIN_RADII)) * 2 * step * a * b
         question = SquaredErrors(start + step * direction, start[0], -1.0, 1.0, 0.0)
-        answer = yield Ask(cohort, question, number_randomizer(epsilon, radius))
-        found = Number(float(answer.mean[0]), float(answer.std_error[0])).of_those(present)
+        answer = yield Ask(cohort, question, number_randomizer(held_out.epsilon, radius))
+        found = Number(float(answer.mean[0]), float(answer.std_error[0])).of_those(held_out.present)
         # A margin is added to the reports' own spread, for users who differ by about one product of
         # scales.
         users = b / a / math.sqrt(answer.count)

@@ -23,7 +23,7 @@ from ..runtime.at_node import AtNode
 from ..runtime.prints import LATER
 from ..runtime.result import HALF_WIDTH_95
 from ..runtime.units import contrasts
-from ..subprotocols.number_mean import EVERYBODY, Number
+from ..subprotocols.number_mean import Number
 from ..subprotocols.size_histogram import SizeHistogram
 from ..subprotocols.standardisation import (
     Standardisation,
@@ -34,6 +34,7 @@ from ..sums import regression as sums
 from . import descent, holdout, public_features
 from .enough_users import precision_notes, too_few_for_regression
 from .fits import RegressionFit
+from .holdout import HoldOut
 from .line_search import MIN_PREDICTED, line_search
 
 logger = logging.getLogger("flwr")
@@ -213,27 +214,24 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
             raise TooFewReports(refusal)
         epsilon, dim = self.epsilon, self.schema.num_features
         one, notes = np.eye(1, dim)[0], precision_notes(run.num_users, epsilon, self._public)
-        asked = holdout.hold_out_present(run)
-        kept = holdout.hold_out(run, public_features.COHORTS if self._public else holdout.COHORTS)
-        present = EVERYBODY
+        wanted = public_features.COHORTS if self._public else holdout.COHORTS
         # A node whose features are not public refuses the first question, before any user pays.
         residual = public_features.mean_drawn_residual if self._public else holdout.mean_residual
-        if asked is not None:
-            present = yield from holdout.ask_present(asked, epsilon, dim, residual=residual)
-        if present.value < 1:
+        held_out = HoldOut.of(run, dim, wanted, residual)
+        yield from held_out.ask_present()
+        if (absent := 1 - held_out.present.value) > 0:
             notes.append(
-                f"About {100 * (1 - present.value):.0f} % of the people have no row with a target: "
-                "the model is of the others."
+                f"About {100 * absent:.0f} % of the people have no row with a target: the model is "
+                "of the others."
             )
-        places = [kept["place"], kept["place again"]]
-        about = yield from holdout.place(places, epsilon, dim, present, residual)
-        law = yield from holdout.ask_sizes(kept["sizes"], epsilon, about * one, present)
+        about = yield from held_out.place()
+        law = yield from held_out.sizes("sizes", about * one)
         scale = law.root_mean_square
         if self._public:
-            return (yield from self._of_public_rows(run, kept, about * one, law, present, notes))
+            return (yield from self._of_public_rows(run, held_out, about * one, law, notes))
         method, why = self._chosen(run.num_users)
         logger.info("\t     method %s: %s", method, why)
-        off = yield from holdout.ask_mean([kept["mean"]], epsilon, about * one, law, present)
+        off = yield from held_out.mean(["mean"], about * one, law)
         mean = off.shrunk(_OFF * scale).plus(about)
         start = mean.value * one
         columns, spread = Standardisation.identity(dim), holdout.NUMERIC_SPREAD
@@ -246,38 +244,29 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
             self.rows_per_user,
             row_length=descent.row_length(self.schema),
             start=columns.moved(start),
-            present=present.value,
+            present=held_out.present.value,
         )
         steps = ridge.steps()
         yield from with_standardisation(steps, columns) if method == "two-stage" else steps
         direction = columns.restored(ridge.theta) - start
         usual = holdout.prior_spread(self.schema, ridge.theta * (1 - one), spread)
-        unit = yield from holdout.ask_step_size(kept["steps"], epsilon, direction, usual)
-        step, explained = yield from line_search(
-            [kept["first gain"], kept["second gain"]],
-            *(epsilon, start, direction, np.array([scale, unit]), _SCALE_ERROR, present),
-        )
+        unit = yield from held_out.step_size(direction, usual)
+        scales = np.array([scale, unit])
+        step, explained = yield from line_search(held_out, start, direction, scales, _SCALE_ERROR)
         if not step:
-            rest = [kept["intercept"], kept["left"], kept["spread"]]
-            off = yield from holdout.ask_mean(rest, epsilon, start, law, present)
+            off = yield from held_out.mean(["intercept", "left", "spread"], start, law)
             return self._constant(off.shrunk(mean.std_error).plus(mean.value), scale, notes)
         explained = min(explained, _MOST_EXPLAINED)
         theta, left = start + step * direction, scale * math.sqrt(1 - explained)
-        of_model = yield from holdout.ask_sizes(
-            kept["model's sizes"], epsilon, theta, present, left
-        )
-        off = yield from holdout.ask_mean([kept["intercept"]], epsilon, theta, of_model, present)
+        of_model = yield from held_out.sizes("model's sizes", theta, left)
+        off = yield from held_out.mean(["intercept"], theta, of_model)
         off = off.shrunk(math.hypot(mean.std_error, _OFFSET * scale))
         theta = theta + off.value * one
-        evaluated = yield from holdout.ask_score(
-            (kept["left"], kept["spread"]),
-            *(epsilon, theta, mean.value, (law, of_model), explained),
-            holdout.ask_gain(kept["left"], epsilon, theta, mean.value, law, step * unit),
-            present,
-        )
+        gain = held_out.gain(theta, mean.value, law, step * unit)
+        evaluated = yield from held_out.score(theta, mean.value, (law, of_model), explained, gain)
         if evaluated.value + _WORSE_Z * evaluated.std_error < 0:
             return self._constant(mean, scale, notes)
-        return self._model(theta, evaluated, off, method, kept, notes)
+        return self._model(theta, evaluated, off, method, held_out.cohorts, notes)
 
     def _of_sums(self, found: sums.Regressed) -> RegressionFit:
         """Return the result from noisy sums over nodes, whose score is that of all users."""
@@ -302,38 +291,27 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         )
 
     def _of_public_rows(
-        self,
-        run: Run,
-        kept: dict[str, Cohort],
-        start: Floats,
-        law: SizeHistogram,
-        present: Number,
-        notes: list[str],
+        self, run: Run, held_out: HoldOut, start: Floats, law: SizeHistogram, notes: list[str]
     ) -> Protocol:
         """Fit a model to public rows and privately reported targets, in two rounds; return it."""
-        given = self.epsilon, present, len(start)
+        dim = len(start)
         first, others = run.cohorts(public_features.sizes(run.num_unasked))
-        known = yield from public_features.ask_residuals(first, start, law, *given)
+        known = yield from public_features.ask_residuals(first, held_out, start, law, dim)
         theta, scale = known.fit(), law.root_mean_square
-        of_model = yield from holdout.ask_sizes(
-            kept["model's sizes"], self.epsilon, theta, present, scale
-        )
-        known = known.plus(
-            (yield from public_features.ask_residuals(others, theta, of_model, *given))
-        )
+        of_model = yield from held_out.sizes("model's sizes", theta, scale)
+        asks = public_features.ask_residuals(others, held_out, theta, of_model, dim)
+        known = known.plus((yield from asks))
         theta, gain, mean = known.fit(), known.gain(), known.mean()
         moved = float((known.rows @ theta).std())
         if gain.value < gain.std_error or moved < MIN_PREDICTED * scale:
             return self._constant(mean, scale, notes)
-        evaluated = yield from holdout.ask_score(
-            (kept["left"], kept["spread"]),
-            *(self.epsilon, theta, mean.value, (law, of_model), gain.value / scale**2),
-            public_features.ask_drawn_gain(kept["left"], theta, mean.value, of_model, *given[:2]),
-            present,
+        evaluated = yield from held_out.score(
+            *(theta, mean.value, (law, of_model), gain.value / scale**2),
+            public_features.ask_drawn_gain(held_out, theta, mean.value, of_model),
         )
         if evaluated.value + _WORSE_Z * evaluated.std_error < 0:
             return self._constant(mean, scale, notes)
-        fit = self._model(theta, evaluated, mean, "public", kept, notes)
+        fit = self._model(theta, evaluated, mean, "public", held_out.cohorts, notes)
         fit.interval = known.interval(self.schema)
         return fit
 
@@ -343,7 +321,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         evaluated: Number,
         mean: Number,
         method: str,
-        kept: dict[str, Cohort],
+        cohorts: dict[str, Cohort],
         notes: list[str],
     ) -> RegressionFit:
         """Return the result for a fitted model, with a note if its score is doubtful."""
@@ -356,13 +334,13 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         )
         if math.isnan(evaluated.value):
             notes.append(
-                f"The score is not known: by {kept['spread'].size:,} people who had no part in the "
-                "model, noise hides how far the target varies."
+                f"The score is not known: by {cohorts['spread'].size:,} people who had no part in "
+                "the model, noise hides how far the target varies."
             )
         elif evaluated.value < _BETTER_Z * evaluated.std_error:
             low, high = fit.score_interval
             notes.append(
-                f"The model may be no better than the mean: by {kept['left'].size:,} people who "
+                f"The model may be no better than the mean: by {cohorts['left'].size:,} people who "
                 f"had no part in it, it explains {100 * max(low, -1):.0f} to {100 * high:.0f} % of "
                 "the target's variance. More users or a larger epsilon would show."
             )

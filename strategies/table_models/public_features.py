@@ -20,6 +20,7 @@ from ..subprotocols.number_mean import Number
 from ..subprotocols.scales import number_randomizer
 from ..subprotocols.size_histogram import SizeHistogram
 from . import holdout
+from .holdout import HoldOut
 
 #: Hold-out cohorts, in the form of :data:`.holdout.COHORTS`.
 COHORTS = {name: holdout.COHORTS[name] for name in ("place", "place again", "sizes")} | {
@@ -118,18 +119,14 @@ def mean_drawn_residual(
 
 
 def ask_residuals(
-    cohort: Cohort,
-    theta: Floats,
-    law: SizeHistogram,
-    epsilon: float,
-    present: Number,
-    directions: int,
+    cohort: Cohort, held_out: HoldOut, theta: Floats, law: SizeHistogram, directions: int
 ) -> Generator[Ask, Any, NoisyTargets]:
     """Return a cohort's rows and targets, from reports of a model's residuals.
 
     Residuals, of distribution ``law``, are clipped at the bound that minimises bias and the noise
-    in ``directions`` directions together.
+    in ``directions`` directions together. ``held_out`` knows the share of users who have a row.
     """
+    epsilon, present = held_out.epsilon, held_out.present
     noise = number_randomizer(epsilon, 1.0).variance / present.value**2
     clip = law.clip(noise * directions / cohort.size, most=2 * holdout.MAX_TARGET)
     randomizer = number_randomizer(epsilon, clip.bound)
@@ -151,18 +148,14 @@ def sizes(num_users: int) -> list[int]:
 
 
 def ask_drawn_gain(
-    cohort: Cohort,
-    theta: Floats,
-    mean: float,
-    law: SizeHistogram,
-    epsilon: float,
-    present: Number,
+    held_out: HoldOut, theta: Floats, mean: float, law: SizeHistogram
 ) -> Generator[Ask, Any, Number]:
     """Return the reduction of squared errors by a model, compared with the mean.
 
-    It is computed from a cohort's reports of the model's residuals.
+    It is computed from a cohort's reports of the model's residuals, of distribution ``law``. It
+    stands for :meth:`.holdout.HoldOut.gain`.
     """
-    held = yield from ask_residuals(cohort, theta, law, epsilon, present, 1)
+    held = yield from ask_residuals(held_out.cohorts["left"], held_out, theta, law, 1)
     moved = held.rows @ theta - mean
     gains = (2 * (held.targets - mean) - moved) * moved
     found = _weighted_mean(gains, np.ones(len(gains)))

@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 
 from ldp_flower.randomizers import SubsetSelection
-from ldp_flower.strategies.subprotocols.number_mean import EVERYBODY, Number
+from ldp_flower.strategies.subprotocols.number_mean import Number
 from ldp_flower.strategies.subprotocols.size_histogram import ask_histogram
-from ldp_flower.strategies.table_models.holdout import ask_gain, ask_mean, ask_score, place
+from ldp_flower.strategies.table_models.holdout import HoldOut
 from ldp_flower.strategies.table_models.line_search import Gains, line_search
+
+
+def hold_out(epsilon, size, *names):
+    """Return hold-out cohorts of these names, for a model of two features."""
+    return HoldOut(epsilon, 2, dict.fromkeys(names, SimpleNamespace(size=size)))
 
 
 def found_by(share, noise, rng):
@@ -48,15 +53,10 @@ def test_a_line_search_finds_least_squares_by_gains_alone(sizes, reported):
     steps = 0.6 * rng.standard_normal(4000)
     target = 0.3 + 0.8 * steps + 0.4 * rng.standard_normal(4000)
     target -= target.mean() - 0.3
-    search = line_search(
-        [SimpleNamespace(size=10**9)] * 2,
-        1.0,
-        np.array([0.3, 0.0]),
-        np.array([0.0, 1.0]),
-        np.array(sizes),
-        0.3,
-        Number(reported, 1e-6) if reported < 1 else EVERYBODY,
-    )
+    held_out = hold_out(1.0, 10**9, "first gain", "second gain")
+    if reported < 1:
+        held_out.present = Number(reported, 1e-6)
+    search = line_search(held_out, np.array([0.3, 0.0]), np.array([0.0, 1.0]), np.array(sizes), 0.3)
     ask = next(search)
     try:
         while True:
@@ -169,12 +169,12 @@ def test_users_without_a_size_do_not_change_the_law():
 @pytest.mark.parametrize("kind", ["normal", "a tenth", "lognormal", "near an end"])
 def test_a_mean_is_within_what_is_stated(kind):
     targets = of_law(kind)
-    cohorts = [SimpleNamespace(size=2000)] * 2
-    about, _ = answered(place(cohorts, 4.0, 2, EVERYBODY), targets)
+    held_out = hold_out(4.0, 2000, "place", "place again")
+    about, _ = answered(held_out.place(), targets)
     assert abs(about - targets.mean()) < targets.std() + 0.05  # from afar, clipped at 1 and .75
     theta = np.array([about, 0.0])
     law = law_of(np.abs(targets - about))
-    found, _ = answered(ask_mean(cohorts, 4.0, theta, law, EVERYBODY), targets)
+    found, _ = answered(held_out.mean(["place", "place again"], theta, law), targets)
     assert abs(about + found.value - targets.mean()) < 1.96 * found.std_error
     assert found.std_error < 0.2 * targets.std()
 
@@ -188,10 +188,9 @@ def test_the_score_is_r2_within_its_error(kind, share):
     predicted = np.sqrt(share / (1 - share)) * noise.std() * rng.standard_normal(len(noise))
     targets = noise - noise.mean() + predicted
     laws = law_of(np.abs(targets)), law_of(np.abs(targets - predicted))
-    cohorts = [SimpleNamespace(size=50_000)] * 2
-    theta = np.zeros(2)
-    gain = ask_gain(cohorts[0], 4.0, theta, 0.0, laws[0], predicted.std())
-    asking = ask_score(cohorts, 4.0, theta, 0.0, laws, share, gain, EVERYBODY)
+    held_out, theta = hold_out(4.0, 50_000, "left", "spread"), np.zeros(2)
+    gain = held_out.gain(theta, 0.0, laws[0], predicted.std())
+    asking = held_out.score(theta, 0.0, laws, share, gain)
     found, asked = answered(asking, targets, predicted)
     truth = 1 - np.mean((targets - predicted) ** 2) / np.var(targets)
     assert abs(found.value - truth) < 1.96 * found.std_error < 0.5
@@ -201,8 +200,8 @@ def test_the_score_is_r2_within_its_error(kind, share):
 def test_a_score_whose_targets_noise_hides_is_not_known():
     targets = of_law("normal")
     law = law_of(np.abs(targets))
-    cohorts = [SimpleNamespace(size=3)] * 2
-    asking = ask_score(cohorts, 0.1, np.zeros(2), 0.0, (law, law), 0.1, iter(()), EVERYBODY)
+    held_out = hold_out(0.1, 3, "left", "spread")
+    asking = held_out.score(np.zeros(2), 0.0, (law, law), 0.1, iter(()))
     next(asking)
     with pytest.raises(StopIteration) as found:
         asking.send(SimpleNamespace(mean=np.zeros(1), std_error=np.array([10.0]), count=3))

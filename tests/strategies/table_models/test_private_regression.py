@@ -13,6 +13,7 @@ from ldp_flower.strategies import PrivateRegression, RegressionFit, Result, TooF
 from ldp_flower.strategies.subprotocols.number_mean import Number
 from ldp_flower.strategies.table_models import private_regression
 from ldp_flower.strategies.table_models.descent import row_length
+from ldp_flower.strategies.table_models.holdout import HoldOut
 from ldp_flower.strategies.table_models.private_regression import too_few_for_regression
 
 SCHEMA = Schema(
@@ -139,7 +140,7 @@ def test_what_the_score_says_is_noted_and_a_surely_worse_model_replaced(
     monkeypatch, worth, method, note
 ):
     """The score is set; one of 0 +- .2 is not sure."""
-    monkeypatch.setattr(private_regression.holdout, "ask_score", told(worth, 0 * worth + 0.2))
+    monkeypatch.setattr(HoldOut, "score", told(worth, 0 * worth + 0.2))
     fit = fitted(table(3000, 0), method="one-stage")
     assert fit.method == method
     assert [text for text in fit.notes if note in text] if note else not fit.notes
@@ -235,7 +236,7 @@ def test_bad_arguments_are_refused_at_construction(arguments, message):
 
 def test_a_score_that_noise_hides_is_no_headline(monkeypatch):
     """Here noise always hides it; test_holdout.py tests when it does."""
-    monkeypatch.setattr(private_regression.holdout, "ask_score", told(np.nan, np.nan))
+    monkeypatch.setattr(HoldOut, "score", told(np.nan, np.nan))
     fit = fitted(table(3000, 0))
     assert fit.method != "constant" and np.isnan(fit.score)
     assert "R2 is not known" in str(fit) and any("score is not known" in n for n in fit.notes)
