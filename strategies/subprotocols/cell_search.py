@@ -12,7 +12,7 @@ from ldp_flower.validation import Floats
 
 from ..numerics.cell_quantiles import CellReports, estimated, inverted
 from ..numerics.value_scale import ValueScale
-from ..runtime import Ask, Cohort, TooFewReports
+from ..runtime import Ask, Cohort, ask_on
 from ..runtime.result import HALF_WIDTH_95
 
 # Number of edges per level. Each edge adds a cell, and so noise: the noise variance is
@@ -82,11 +82,8 @@ def search_by_cells(
     each = edges_of(len(levels), epsilon)
     for cohort in cohorts:
         oracle = KRandomizedResponse(epsilon, len(edges) + 2)
-        try:
-            answer = yield Ask(cohort, question(edges + tiny / 2), oracle)
-        except TooFewReports:
-            if not found:
-                raise
+        answer = yield from ask_on(Ask(cohort, question(edges + tiny / 2), oracle), bool(found))
+        if answer is None:
             break
         own, other = float(oracle.own), float(oracle.other)
         found.append(CellReports(edges, answer.mean, answer.count, own, other))

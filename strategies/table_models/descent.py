@@ -14,7 +14,7 @@ from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..numerics.step_sizes import NoisyDescent
-from ..runtime import Ask, Cohort, Run, TooFewReports
+from ..runtime import Ask, Cohort, Run, ask_on
 from ..subprotocols.scales import enough_for_norm
 from ..subprotocols.size_histogram import ask_histogram
 from .holdout import held_out
@@ -74,29 +74,25 @@ class RidgeDescent:
         planned = unit * min(_MAX_STEP, min(_MAX_PATH, _PER_SIGNAL * signal) / len(self._cohorts))
         steps = [_LONGER * planned] * len(self._cohorts)
         self._descent = NoisyDescent(start, steps, _MAX_STEP * unit, fitted=True)
-        self._usual, self._radius, self._unanswered = _USUAL_LENGTH * unit, 0.0, False
+        self._usual, self._radius = _USUAL_LENGTH * unit, 0.0
 
     def steps(self) -> Generator[Ask, Any, None]:
         """Ask a cohort for the mean of its users' proposed steps, take that step, and repeat.
 
         Raise TooFewReports if a step's cohort would be smaller than ``min_reports``.
         """
-        pace = 1 + (INTERCEPT - 1) * np.eye(1, self._dim)[0]
+        pace, answered = 1 + (INTERCEPT - 1) * np.eye(1, self._dim)[0], True
         for number, cohort in enumerate(self._cohorts):
             if number in (0, self._late):
                 yield from self._shorten(self._askers[bool(number)])
             mechanism = ball_codebook(self._epsilon, self._dim, self._radius)
             shift = RidgeShift(self._descent.position, *self._arguments)
-            try:
-                answer = yield Ask(cohort, shift, mechanism)
-            except TooFewReports:
-                if self._unanswered:  # no answer twice in a row means that nodes are lost
-                    raise
-                self._unanswered = True
-                continue  # the next cohort gets the question
-            self._unanswered = False
-            mean = answer.mean / self._radius
-            self._descent.follow(mean, math.sqrt(self._variance / answer.count), pace * mean)
+            # Without answers the next cohort gets the question. Twice in a row means lost nodes.
+            answer = yield from ask_on(Ask(cohort, shift, mechanism), answered)
+            answered = answer is not None
+            if answered:
+                mean = answer.mean / self._radius
+                self._descent.follow(mean, math.sqrt(self._variance / answer.count), pace * mean)
 
     @property
     def _arguments(self) -> tuple[float, float, float, float, float | None]:

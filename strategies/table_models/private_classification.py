@@ -19,7 +19,7 @@ from ldp_flower.validation import Floats, check_choice, check_integer, check_unu
 from ..forecasts.populations import features_of, rows_for, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..numerics.step_sizes import NoisyDescent
-from ..runtime import Ask, Card, LdpStrategy, Protocol, Run, TooFewReports, guarantees
+from ..runtime import Ask, Card, LdpStrategy, Protocol, Run, TooFewReports, ask_on, guarantees
 from ..runtime.at_node import AtNode
 from ..runtime.units import contrasts
 from ..subprotocols.scales import estimate_norm, number_randomizer
@@ -345,19 +345,16 @@ def class_descent(
     planned = min(FARTHEST, signal) / len(cohorts)
     # In units in which a row of features has about norm 1.
     descent = NoisyDescent(np.zeros(dim), [planned] * len(cohorts), LONGEST, fitted=True)
-    unanswered = False
+    answered = True
     for cohort in cohorts:
         theta = descent.position / math.sqrt(dim)
         question = ClassStep(theta, ridge, float(place), num_classes, weighted)
-        try:
-            answer = yield standardisation.applied(Ask(cohort, question, mechanism))
-        except TooFewReports:
-            if unanswered:  # no answer twice in a row: nodes are lost; the run can be restarted
-                raise
-            unanswered = True
-            continue  # the next cohort gets the question
-        unanswered = False
-        descent.follow(answer.mean, math.sqrt(mechanism.variance / answer.count), answer.mean)
+        ask = standardisation.applied(Ask(cohort, question, mechanism))
+        # Without answers the next cohort gets the question. Twice in a row means lost nodes.
+        answer = yield from ask_on(ask, answered)
+        answered = answer is not None
+        if answered:
+            descent.follow(answer.mean, math.sqrt(mechanism.variance / answer.count), answer.mean)
     return np.asarray(descent.estimate / math.sqrt(dim))
 
 
