@@ -3,12 +3,13 @@
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import digamma
 
 from ldp_flower.data.schema import Schema
-from ldp_flower.questions import ClassShare, MeanScore, Ranking, RootCurvature
+from ldp_flower.questions import ClassShare, MeanScore, Question, Ranking, RootCurvature
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
@@ -59,52 +60,6 @@ _MIN_SHARE = 0.01  # smallest share of a class that is returned: logits stay wit
 
 
 @dataclass(frozen=True)
-class ClassHoldOut:
-    """The hold-out cohorts of one class, each of which answers one question about its scores.
-
-    ``present`` is None if too few users would report whether they have a row with a target.
-    """
-
-    present: Cohort | None
-    share: Cohort
-    scale: Cohort
-    centre: Cohort
-    ranking: Cohort
-
-    @classmethod
-    def of(cls, run: Run, epsilon: float, rows_per_user: float, classes: int) -> "ClassHoldOut":
-        """Take the cohorts of one of ``classes`` classes from users that have not been asked yet.
-
-        Raises
-        ------
-        TooFewReports
-            If a cohort would be smaller than the strategy's ``min_reports``.
-        """
-        sizes = num_held_out(run.num_users / classes, epsilon, rows_per_user)
-        share, *others = (max(size, run.min_reports) for size in sizes)
-        some = round(share / 4)  # number of users who report if they have a row with a target
-        if some < run.min_reports:
-            return cls(None, *run.cohorts([share, *others]))
-        return cls(*run.cohorts([some, share - some, *others]))
-
-
-def num_held_out(users: float, epsilon: float, rows_per_user: float) -> list[int]:
-    """Return how many of a class's ``users`` are held out for each of the four answers.
-
-    The answers are the share, the scale, the centre and the ranking.
-    """
-    unit = number_randomizer(epsilon, 1.0).variance
-    ranking = unit * _radius(rows_per_user) ** 2 + _ROW_VARIANCE / rows_per_user
-    wanted = (
-        ((unit + 1 / rows_per_user) / 4 / _SHARE_ERROR**2, _MAX_FOR_SHARE),
-        ((unit * _LOG_RANGE**2 + _LOG_VARIANCE) / _SCALE_ERROR**2, _MAX_FOR_SCALE),
-        ((unit * _CLIP_Z**2 + 1) / _CENTRE_ERROR**2, _MAX_FOR_CENTRE),
-        (ranking / _RANKING_ERROR**2, _MAX_FOR_RANKING),
-    )
-    return [math.ceil(min(max(n, _LEAST_SHARE * users), most * users)) for n, most in wanted]
-
-
-@dataclass(frozen=True)
 class ClassEvaluation:
     """Estimates of hold-out cohorts on one class's scores."""
 
@@ -127,101 +82,131 @@ class ClassEvaluation:
         return replace(self, ranked=replace(self.ranked, distance=0.0))
 
 
-def evaluate_class(
-    cohorts: ClassHoldOut,
-    epsilon: float,
-    schema: Schema,
-    standardisation: Standardisation,
-    theta: Floats,
-    place: int,
-    rows_per_user: float,
-) -> Generator[Ask, Estimate, ClassEvaluation]:
-    """Ask the hold-out cohorts of the class with index ``place`` to evaluate its scores.
+@dataclass(frozen=True)
+class ClassHoldOut:
+    """The hold-out cohorts of one class, each of which answers one question about its scores.
 
-    theta: Coefficients of the scores, shape (num_features,), for standardised features. Scores are
-        about half of the class's logits.
-    rows_per_user: Typical number of a user's rows.
+    Without the cohort ``"present"`` every user is taken to have a row with a target.
     """
-    num_classes = len(schema.classes)
-    present = EVERYBODY
-    if cohorts.present is not None:
-        present = yield from ask_present(cohorts.present, epsilon, len(theta), num_classes)
-    share, share_error = yield from _share(cohorts.share, epsilon, place, num_classes, present)
-    spread = _CORRELATED * prior_spread(schema, theta)
-    # Expected mean of the scores: about the point at which the descent balances labels.
-    expected = math.log(share / (1 - share)) / 2 * math.sqrt(1 + math.pi / 2 * spread**2)
-    moved = theta - expected * np.eye(1, len(theta))[0]
-    size = yield from _scale(cohorts.scale, epsilon, standardisation, moved, spread, rows_per_user)
-    scale = size.value
-    found = yield from _centre(cohorts.centre, epsilon, standardisation, moved, scale)
-    centre = found.value
-    deviation = scale * math.sqrt(max(1 - (centre / scale) ** 2, _MIN_SPREAD))
-    moved = (moved - centre * np.eye(1, len(theta))[0]) / deviation
-    question = Ranking(moved, float(place), share, num_classes)
+
+    epsilon: float
+    schema: Schema
+    columns: Standardisation
+    place: int  # index of the class
+    rows_per_user: float  # typical number of a user's rows
+    cohorts: dict[str, Cohort]  # by question: present, share, scale, centre, ranks
+
+    @classmethod
+    def of(
+        cls, run: Run, schema: Schema, columns: Standardisation, place: int, rows: float, parts: int
+    ) -> Self:
+        """Take the cohorts of one class from users that have not been asked yet.
+
+        ``rows`` is the typical number of a user's rows. The users are divided among ``parts``
+        classes.
+
+        Raises
+        ------
+        TooFewReports
+            If a cohort would be smaller than the strategy's ``min_reports``.
+        """
+        each = _sizes(run.num_users / parts, run.epsilon, rows)
+        names = "share", "scale", "centre", "ranks"
+        sizes = {name: max(n, run.min_reports) for name, n in zip(names, each, strict=True)}
+        some = round(sizes["share"] / 4)  # users who report if they have a row with a target
+        if some >= run.min_reports:
+            sizes = {"present": some} | sizes | {"share": sizes["share"] - some}
+        cohorts = dict(zip(sizes, run.cohorts(list(sizes.values())), strict=True))
+        return cls(run.epsilon, schema, columns, place, rows, cohorts)
+
+    def evaluate(self, theta: Floats) -> Generator[Ask, Any, ClassEvaluation]:
+        """Ask the cohorts to evaluate the class's scores, and return the estimates.
+
+        ``theta``, shape (num_features,), has the coefficients of the scores for standardised
+        features. Scores are about half of the class's logits.
+        """
+        num_classes, one = len(self.schema.classes), np.eye(1, len(theta))[0]
+        present = EVERYBODY
+        if cohort := self.cohorts.get("present"):
+            present = yield from ask_present(cohort, self.epsilon, len(theta), num_classes)
+        share, share_error = yield from self._share(num_classes, present)
+        spread = _CORRELATED * prior_spread(self.schema, theta)
+        # Expected mean of the scores: about the point at which the descent balances labels.
+        expected = math.log(share / (1 - share)) / 2 * math.sqrt(1 + math.pi / 2 * spread**2)
+        moved = theta - expected * one
+        size = yield from self._scale(moved, spread)
+        scale = size.value
+        found = yield from self._centre(moved, scale)
+        centre = found.value
+        deviation = scale * math.sqrt(max(1 - (centre / scale) ** 2, _MIN_SPREAD))
+        moved = (moved - centre * one) / deviation
+        unit = number_randomizer(self.epsilon, 1.0).variance
+        affordable = min(_RANKING_NOISE * math.sqrt(self.cohorts["ranks"].size / unit), _MAX_RADIUS)
+        radius = max(_radius(self.rows_per_user), affordable)
+        question = Ranking(moved, float(self.place), share, num_classes)
+        mean = (yield from self._asked("ranks", question, radius)).of_those(present)
+        # The error of the share counts in proportion to the imbalance of scores around their
+        # estimated mean. For normal scores it is .8 times the error of the mean over their scale,
+        # which may be two standard errors smaller than estimated.
+        off = found.std_error / deviation * math.exp(2 * size.std_error)
+        unbalanced = min(math.sqrt(2 / math.pi) * off, 1.0)
+        error = math.hypot(mean.std_error, unbalanced * share_error)
+        ranking = ranked(mean.value, error, share, HALF_WIDTH_95)
+        return ClassEvaluation(share, share_error, ranking, moved, present.value)
+
+    def _asked(self, name: str, question: Question, radius: float) -> Generator[Ask, Any, Number]:
+        """Ask a cohort for a number that is computed from standardised columns."""
+        asks = ask_number(self.cohorts[name], self.epsilon, question, radius)
+        return with_standardisation(asks, self.columns)
+
+    def _share(
+        self, num_classes: int, present: Number
+    ) -> Generator[Ask, Estimate, tuple[float, float]]:
+        """Return the class's share of the rows, and its standard error."""
+        question = ClassShare(float(self.place), num_classes)
+        asks = ask_number(self.cohorts["share"], self.epsilon, question, 0.5)
+        found = (yield from asks).of_those(present)
+        mean, error = likely_share(0.5 + found.value, found.std_error)
+        return float(np.clip(mean, _MIN_SHARE, 1 - _MIN_SHARE)), error
+
+    def _scale(self, theta: Floats, expected: float) -> Generator[Ask, Any, Number]:
+        """Return the scores' root mean square, with the standard error of its logarithm.
+
+        ``expected`` is the prior value of the root mean square.
+        """
+        found = yield from self._asked("scale", RootCurvature(theta, expected, _LOG_RANGE), 1.0)
+        error = _LOG_RANGE * found.std_error
+        trust = _PRIOR_LOG_SD**2 / (_PRIOR_LOG_SD**2 + error**2)
+        # The logarithm of the root mean square of few normal numbers has a negative bias.
+        half = self.rows_per_user / 2
+        lower = (math.log(half) - digamma(half)) / 2 + _USERS_LOG_RATIO
+        log_ratio = _LOG_RANGE * float(np.clip(found.value, -1, 1)) + lower
+        return Number(expected * math.exp(trust * log_ratio), math.sqrt(trust) * error)
+
+    def _centre(self, theta: Floats, scale: float) -> Generator[Ask, Any, Number]:
+        """Return the mean of the scores, whose root mean square is ``scale``."""
+        found = yield from self._asked("centre", MeanScore(theta / (_CLIP_Z * scale)), 1.0)
+        error = _CLIP_Z * found.std_error
+        trust = _PRIOR_CENTRE_SD**2 / (_PRIOR_CENTRE_SD**2 + error**2)
+        mean = _CLIP_Z * float(np.clip(found.value, -1, 1))
+        return Number(trust * scale * mean, math.sqrt(trust) * scale * error)
+
+
+def _sizes(users: float, epsilon: float, rows_per_user: float) -> list[int]:
+    """Return how many of a class's ``users`` are held out for each of the four answers.
+
+    The answers are the share, the scale, the centre and the ranking.
+    """
     unit = number_randomizer(epsilon, 1.0).variance
-    affordable = min(_RANKING_NOISE * math.sqrt(cohorts.ranking.size / unit), _MAX_RADIUS)
-    radius = max(_radius(rows_per_user), affordable)
-    asks = ask_number(cohorts.ranking, epsilon, question, radius)
-    mean = (yield from with_standardisation(asks, standardisation)).of_those(present)
-    # The error of the share counts in proportion to the imbalance of scores around their estimated
-    # mean. For normal scores it is .8 times the error of the mean over their scale, which may be
-    # two standard errors smaller than estimated.
-    off = found.std_error / deviation * math.exp(2 * size.std_error)
-    unbalanced = min(math.sqrt(2 / math.pi) * off, 1.0)
-    error = math.hypot(mean.std_error, unbalanced * share_error)
-    ranking = ranked(mean.value, error, share, HALF_WIDTH_95)
-    return ClassEvaluation(share, share_error, ranking, moved, present.value)
+    ranking = unit * _radius(rows_per_user) ** 2 + _ROW_VARIANCE / rows_per_user
+    wanted = (
+        ((unit + 1 / rows_per_user) / 4 / _SHARE_ERROR**2, _MAX_FOR_SHARE),
+        ((unit * _LOG_RANGE**2 + _LOG_VARIANCE) / _SCALE_ERROR**2, _MAX_FOR_SCALE),
+        ((unit * _CLIP_Z**2 + 1) / _CENTRE_ERROR**2, _MAX_FOR_CENTRE),
+        (ranking / _RANKING_ERROR**2, _MAX_FOR_RANKING),
+    )
+    return [math.ceil(min(max(n, _LEAST_SHARE * users), most * users)) for n, most in wanted]
 
 
 def _radius(rows_per_user: float) -> float:
     return float(np.clip(_RADIUS_OF_ROW / rows_per_user**_AVERAGED, *_RADII))
-
-
-def _share(
-    cohort: Cohort, epsilon: float, place: int, num_classes: int, present: Number
-) -> Generator[Ask, Estimate, tuple[float, float]]:
-    question = ClassShare(float(place), num_classes)
-    found = (yield from ask_number(cohort, epsilon, question, 0.5)).of_those(present)
-    mean, error = likely_share(0.5 + found.value, found.std_error)
-    return float(np.clip(mean, _MIN_SHARE, 1 - _MIN_SHARE)), error
-
-
-def _scale(
-    cohort: Cohort,
-    epsilon: float,
-    standardisation: Standardisation,
-    theta: Floats,
-    expected: float,
-    rows_per_user: float,
-) -> Generator[Ask, Estimate, Number]:
-    """Return the scores' root mean square, with the standard error of its logarithm.
-
-    ``expected`` is the prior value of the root mean square.
-    """
-    asks = ask_number(cohort, epsilon, RootCurvature(theta, expected, _LOG_RANGE), 1.0)
-    found = yield from with_standardisation(asks, standardisation)
-    error = _LOG_RANGE * found.std_error
-    trust = _PRIOR_LOG_SD**2 / (_PRIOR_LOG_SD**2 + error**2)
-    # The logarithm of the root mean square of few normal numbers has a negative bias.
-    lower = (math.log(rows_per_user / 2) - digamma(rows_per_user / 2)) / 2 + _USERS_LOG_RATIO
-    log_ratio = _LOG_RANGE * float(np.clip(found.value, -1, 1)) + lower
-    return Number(expected * math.exp(trust * log_ratio), math.sqrt(trust) * error)
-
-
-def _centre(
-    cohort: Cohort,
-    epsilon: float,
-    standardisation: Standardisation,
-    theta: Floats,
-    scale: float,
-) -> Generator[Ask, Estimate, Number]:
-    """Ask a cohort for the mean of a model's scores, and return it.
-
-    ``scale`` is the scores' root mean square.
-    """
-    asks = ask_number(cohort, epsilon, MeanScore(theta / (_CLIP_Z * scale)), 1.0)
-    found = yield from with_standardisation(asks, standardisation)
-    error = _CLIP_Z * found.std_error
-    trust = _PRIOR_CENTRE_SD**2 / (_PRIOR_CENTRE_SD**2 + error**2)
-    mean = _CLIP_Z * float(np.clip(found.value, -1, 1))
-    return Number(trust * scale * mean, math.sqrt(trust) * scale * error)

@@ -23,14 +23,9 @@ from ..runtime import Ask, Card, LdpStrategy, Protocol, Run, TooFewReports, ask_
 from ..runtime.at_node import AtNode
 from ..runtime.units import contrasts
 from ..subprotocols.scales import estimate_norm, number_randomizer
-from ..subprotocols.standardisation import (
-    Standardisation,
-    centre_askers,
-    estimate_centres,
-    usual_square,
-)
+from ..subprotocols.standardisation import centre_askers, estimate_centres, usual_square
 from ..sums import classification as sums
-from .class_holdout import ClassEvaluation, ClassHoldOut, evaluate_class
+from .class_holdout import ClassEvaluation, ClassHoldOut
 from .fits import ClassificationFit
 
 logger = logging.getLogger("flwr")
@@ -189,18 +184,15 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
             "Users report %s, with about %.0f rows each; %d report the columns' centres",
             *(method, rows, askers),
         )
-        kept = [ClassHoldOut.of(run, epsilon, rows, len(places)) for _ in places]
+        kept = [
+            ClassHoldOut.of(run, self.schema, standardisation, place, rows, len(places))
+            for place in places
+        ]
         users, ridge = run.num_unasked // len(places), usual_square(self.schema) / rows
         found = []
-        for place, cohorts in zip(places, kept, strict=True):
-            weighted = method == "lengths"
-            theta = yield from class_descent(
-                run, users, standardisation, place, len(self.schema.classes), ridge, weighted
-            )
-            evaluated = yield from evaluate_class(
-                cohorts, epsilon, self.schema, standardisation, theta, place, rows
-            )
-            found.append(evaluated)
+        for held_out in kept:
+            theta = yield from class_descent(run, users, held_out, ridge, method == "lengths")
+            found.append((yield from held_out.evaluate(theta)))
         score, error = _score(found)
         notes = []
         if score - 0.5 <= _RANKING_Z * error:
@@ -323,22 +315,17 @@ def _target_of(schema: object) -> str:
 
 
 def class_descent(
-    run: Run,
-    num_users: int,
-    standardisation: Standardisation,
-    place: int,
-    num_classes: int,
-    ridge: float,
-    weighted: bool,
+    run: Run, num_users: int, held_out: ClassHoldOut, ridge: float, weighted: bool
 ) -> Generator[Ask, Estimate, Floats]:
-    """Return the coefficients of scores that are high for rows of a class.
+    """Return the coefficients of scores that are high for rows of the class of ``held_out``.
 
     The coefficients, shape (dim,), are for standardised features. ``num_users`` of the users not
     asked yet answer. The penalty ``ridge`` of their own regressions is in units of a row's squared
     norm. With ``weighted``, users whom the current coefficients fit well send shorter vectors.
     Raise TooFewReports if a step's cohort would be smaller than ``min_reports``.
     """
-    dim = len(standardisation.means) - 1
+    schema, place = held_out.schema, float(held_out.place)
+    dim = schema.num_features
     cohorts = run.equal_cohorts(num_users, _STEPS, _MIN_STEP_USERS)
     mechanism = ball_codebook(run.epsilon, dim, 1.0)
     signal = math.sqrt(num_users / mechanism.variance)
@@ -348,8 +335,8 @@ def class_descent(
     answered = True
     for cohort in cohorts:
         theta = descent.position / math.sqrt(dim)
-        question = ClassStep(theta, ridge, float(place), num_classes, weighted)
-        ask = standardisation.applied(Ask(cohort, question, mechanism))
+        question = ClassStep(theta, ridge, place, len(schema.classes), weighted)
+        ask = held_out.columns.applied(Ask(cohort, question, mechanism))
         # Without answers the next cohort gets the question. Twice in a row means lost nodes.
         answer = yield from ask_on(ask, answered)
         answered = answer is not None
