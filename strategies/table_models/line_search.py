@@ -31,20 +31,26 @@ MIN_PREDICTED = 0.1
 
 
 @dataclass
-class LinearEstimates:
-    """Estimates of two unknown numbers, from noisy linear combinations of them."""
+class Gains:
+    """Estimates of c and s, where a step t explains a share ``2 c t - s t**2`` of the variance.
 
-    precision: Floats  # (2, 2): inverse covariance of the estimates
+    They come from noisy linear combinations of the two numbers.
+    """
+
+    precision: Floats  # (2, 2): inverse covariance of the estimates of c and s
     product: Floats  # (2,): the precision times the estimates
+    prior: float  # value of s that the scales of residuals and of steps imply
 
     @classmethod
-    def known(cls, values: Sequence[float], std_errors: Sequence[float]) -> Self:
-        """Return independent estimates of the two numbers.
+    def of_scales(cls, scales: Floats, error: float) -> Self:
+        """Return the estimates from the scales of residuals and of steps, which leave c unknown.
 
-        An infinite standard error means that a number is unknown.
+        ``error`` is the standard error of the scales' logarithms.
         """
-        precision = np.diag(np.asarray(std_errors) ** -2.0)
-        return cls(precision, precision @ values)
+        prior = float(scales[1] / scales[0]) ** 2
+        # The relative error of a square is twice that of its root.
+        precision = np.diag(np.array([math.inf, 2 * error * prior]) ** -2.0)
+        return cls(precision, precision @ [0.0, prior], prior)
 
     def add(self, row: Sequence[float], found: Number) -> None:
         """Add an independent estimate ``found`` of a combination of the two numbers.
@@ -54,34 +60,6 @@ class LinearEstimates:
         weighted = np.asarray(row) * found.std_error**-2.0
         self.precision = self.precision + np.outer(weighted, row)
         self.product = self.product + found.value * weighted
-
-    def of(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Return estimates of the combinations of the two numbers that ``rows`` gives.
-
-        The second array has the standard errors of the estimates.
-        """
-        covariance = np.linalg.inv(self.precision)
-        errors = np.sqrt(((rows @ covariance) * rows).sum(axis=-1))
-        return rows @ covariance @ self.product, errors
-
-
-@dataclass
-class Gains(LinearEstimates):
-    """Estimates of c and s, where a step t explains a share ``2 c t - s t**2`` of the variance."""
-
-    prior: float = 0.0  # value of s that the scales of residuals and of steps imply
-
-    @classmethod
-    def of_scales(cls, scales: Floats, error: float) -> Self:
-        """Return the estimates from the scales of residuals and of steps.
-
-        ``error`` is the standard error of the scales' logarithms.
-        """
-        prior = float(scales[1] / scales[0]) ** 2
-        # The relative error of a square is twice that of its root.
-        gains = cls.known([0.0, prior], [math.inf, 2 * error * prior])
-        gains.prior = prior
-        return gains
 
     def best_step(self) -> float:
         """Return the step with the largest expected gain.
@@ -101,7 +79,9 @@ class Gains(LinearEstimates):
         predictions by less than a tenth of the targets' standard deviation, return 0.
         """
         steps = np.linspace(0.0, self.best_step(), 64)
-        gains, errors = self.of(np.column_stack([2 * steps, -(steps**2)]))
+        rows, covariance = np.column_stack([2 * steps, -(steps**2)]), np.linalg.inv(self.precision)
+        gains = rows @ covariance @ self.product
+        errors = np.sqrt(((rows @ covariance) * rows).sum(axis=-1))
         last = np.flatnonzero(gains - _Z * errors >= -_TOLERANCE)[-1]
         if steps[last] ** 2 * self.prior < MIN_PREDICTED**2:
             return 0.0, 0.0
