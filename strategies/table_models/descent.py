@@ -1,7 +1,6 @@
 """Descent of a regression: each step follows the mean of the steps that users propose."""
 
 import math
-from bisect import bisect_left
 from collections.abc import Generator
 from typing import Any
 
@@ -15,6 +14,7 @@ from ldp_flower.validation import Floats
 
 from ..numerics.step_sizes import NoisyDescent
 from ..runtime import Ask, Cohort, Run, ask_on
+from ..runtime.population import fewest_users
 from ..subprotocols.scales import enough_for_norm
 from ..subprotocols.size_histogram import ask_histogram
 from .holdout import held_out
@@ -162,19 +162,16 @@ def enough_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> b
 
 def too_few_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> TooFew | None:
     """Return a TooFew if ``num_users`` users are too few for two stages, or None."""
-    if enough_for_two_stages(num_users, epsilon, min_reports):
+
+    def refused(users: int) -> bool:
+        return not enough_for_two_stages(users, epsilon, min_reports)
+
+    if not refused(num_users):
         return None
-    most = 2 * num_users
-    while not enough_for_two_stages(most, epsilon, min_reports):
-        most *= 2
-    each = range(num_users, most)
-    needed = each[
-        bisect_left(each, True, key=lambda n: enough_for_two_stages(n, epsilon, min_reports))
-    ]
     return TooFew(
         f"{num_users:,} users are too few for two stages at epsilon {epsilon:g}: too few would be "
         "left for the second one.",
         "cohorts",
-        needed,
+        fewest_users(refused, num_users),
         advice='method="one-stage" needs fewer.',
     )
