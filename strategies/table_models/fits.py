@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+@dataclass(repr=False, kw_only=True)
 class TableFit(CoefficientResult):
     """A model of a table with a score on held-out users."""
 
@@ -81,9 +82,6 @@ class RegressionFit(TableFit):
         noise at the user and private features there are no standard errors.
     """
 
-    score: float
-    score_std_error: float
-    method: str
     mean_std_error: float = math.nan
     interval: Floats | None = None
 
@@ -180,9 +178,6 @@ class ClassificationFit(TableFit):
 
     shares: Floats
     shares_std_error: Floats
-    score: float
-    score_std_error: float
-    method: str
 
     def __post_init__(self) -> None:
         self.arrays = ArrayRecord([self.coef, self.shares])
