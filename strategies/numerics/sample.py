@@ -1,6 +1,7 @@
-"""Shares of cells in a sample of users."""
+"""Shares of cells in a sample of users, and quantiles of weighted values."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ldp_flower.validation import Floats
 
@@ -17,3 +18,9 @@ def clipped(shares: Floats) -> Floats:
     """Return the shares, clipped at 0 and scaled to a sum of at most 1."""
     positive = np.maximum(shares, 0.0)
     return np.asarray(positive / max(1.0, positive.sum()))
+
+
+def weighted_quantiles(values: Floats, weights: Floats, levels: ArrayLike) -> Floats:
+    """Return the quantiles of ``values`` at ``levels``, if ``weights`` are their probabilities."""
+    order, wanted = np.argsort(values), np.asarray(levels, np.float64)
+    return np.asarray(np.interp(wanted, np.cumsum(weights[order]), values[order]))

@@ -13,11 +13,12 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from ldp_flower.questions.sizes import OCTAVES, SMALLEST_OCTAVE, Octave
-from ldp_flower.randomizers import Estimate, SubsetSelection
+from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
+from ..numerics.sample import weighted_quantiles
 from ..runtime import Ask, Cohort
-from .octaves import PER_OCTAVE, QUANTILES, shares_of
+from .octaves import PER_OCTAVE, QUANTILES, ask_octaves, shares_of
 
 # Prior: the sizes are sizes of numbers around 0 with probability .75, and of classes with
 # probability .1. Otherwise a part of the users has sizes that are some octaves larger, or a part
@@ -65,21 +66,18 @@ class LawOfSizes:
     @property
     def root_mean_square(self) -> float:
         """Posterior median of the sizes' root mean square."""
-        return math.exp(self._levels(0.5))
+        return math.exp(self._log_sizes(0.5)[0])
 
     @property
     def spread(self) -> float:
         """Posterior standard deviation of the logarithm of the sizes' root mean square."""
-        return (self._levels(0.84) - self._levels(0.16)) / 2
+        low, high = self._log_sizes(0.16, 0.84)
+        return float(high - low) / 2
 
-    def _levels(self, level: float) -> float:
-        order = np.argsort(self._logs)
-        return float(np.interp(level, np.cumsum(self.weights[order]), self._logs[order]))
-
-    @property
-    def _logs(self) -> Floats:
+    def _log_sizes(self, *levels: float) -> Floats:
+        """Return posterior quantiles of the logarithm of the sizes' root mean square."""
         squares = np.maximum(np.mean(self.sizes**2, axis=1), np.finfo(float).tiny)
-        return np.asarray(np.log(squares) / 2)
+        return weighted_quantiles(np.log(squares) / 2, self.weights, levels)
 
     def beyond(self, bound: float) -> float:
         """Return the share of the sizes' sum that sizes beyond a bound hold.
@@ -128,22 +126,13 @@ def ask_law(
 
     An octave is a binary order of magnitude.
     """
-    oracle = SubsetSelection(epsilon, OCTAVES)
-    answer = yield Ask(cohort, question, oracle)
-    own, other = float(oracle.own), float(oracle.other)
-    chosen = answer.mean * (own - other) + other
     laws = _laws()
-    chance = other + (own - other) * laws.shares
-    logs = np.log(chance) @ chosen + np.log1p(-chance) @ (1 - chosen)
-    weights = laws.prior * np.exp(answer.count * (logs - logs.max()))
-    weights /= weights.sum()
+    weights = yield from ask_octaves(cohort, question, epsilon, laws.prior, laws.shares)
     likely = np.flatnonzero(weights > _MIN_PROBABILITY)
     return LawOfSizes(
         2.0 ** (laws.places[likely, None] + laws.shapes[laws.shape[likely]] + SMALLEST_OCTAVE),
         weights[likely] / weights[likely].sum(),
-        float(weights[laws.kind == 0].sum()),
-        float(weights[laws.kind == 1].sum()),
-        float(weights[laws.kind == 2].sum()),
+        *(float(weights[laws.kind == kind].sum()) for kind in range(3)),
     )
 
 

@@ -12,6 +12,7 @@ from ldp_flower.questions.sizes import OCTAVES, SMALLEST_OCTAVE, Octave
 from ldp_flower.randomizers import Estimate, SubsetSelection
 from ldp_flower.validation import Floats
 
+from ..numerics.sample import weighted_quantiles
 from ..runtime import Ask, Cohort
 
 ELSEWHERE = 0.03  # share of users whose size may be anything
@@ -53,18 +54,28 @@ def ask_size(
     absolute value of one normal number. Use infinity if sizes are nearly equal: their logarithms
     then have a standard deviation of 0.1.
     """
+    places, prior, shares = _laws(degrees)
+    weights = yield from ask_octaves(cohort, question, epsilon, prior, shares)
+    low, middle, high = weighted_quantiles(places, weights, (0.16, 0.5, 0.84))
+    return Size((middle + SMALLEST_OCTAVE) * math.log(2), (high - low) / 2 * math.log(2))
+
+
+def ask_octaves(
+    cohort: Cohort, question: Octave, epsilon: float, prior: Floats, shares: Floats
+) -> Generator[Ask, Estimate, Floats]:
+    """Ask a cohort for octaves of sizes; return the posterior weights of candidate distributions.
+
+    ``prior``, shape (laws,), has their prior weights, and ``shares``, shape (laws, octaves), the
+    share of users in each octave.
+    """
     oracle = SubsetSelection(epsilon, OCTAVES)
     answer = yield Ask(cohort, question, oracle)
     own, other = float(oracle.own), float(oracle.other)
     chosen = answer.mean * (own - other) + other
-    places, prior, shares = _laws(degrees)
     chance = other + (own - other) * shares
     logs = np.log(chance) @ chosen + np.log1p(-chance) @ (1 - chosen)
     weights = prior * np.exp(answer.count * (logs - logs.max()))
-    weights /= weights.sum()
-    order = np.argsort(places)
-    low, middle, high = np.interp((0.16, 0.5, 0.84), np.cumsum(weights[order]), places[order])
-    return Size((middle + SMALLEST_OCTAVE) * math.log(2), (high - low) / 2 * math.log(2))
+    return np.asarray(weights / weights.sum())
 
 
 @lru_cache

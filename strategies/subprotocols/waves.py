@@ -16,6 +16,7 @@ from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import shortened_slope, shrink
+from ..numerics.sample import weighted_quantiles
 from ..runtime import Ask, ContradictedValue, Run, TooFewReports
 from .shortening import ask_shortened, word_variance
 
@@ -160,9 +161,7 @@ class _Spread:
             needed = self._logs + np.log(np.maximum(others / self._degrees, 1e-6)) / 2
         else:
             needed = self._logs + math.log(clip)
-        order = np.argsort(needed)
-        shares = np.cumsum(self._weights(error)[order])
-        return math.exp(float(np.interp(0.5, shares, needed[order])))
+        return math.exp(weighted_quantiles(needed, self._weights(error), 0.5))
 
     def hidden(self, radius: float, error: float) -> float:
         """Return the bias that shortening to ``radius`` may cause in the mean."""
