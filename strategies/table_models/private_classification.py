@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ldp_flower.expectation import Setting
 from ldp_flower.questions import ClassStep, RowCount
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.refusals import TooFew
-from ldp_flower.validation import Floats, check_choice, check_integer, check_unused
+from ldp_flower.validation import Count, Floats, check_unused
 
 from ..forecasts.populations import features_of, rows_for, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
@@ -30,8 +30,6 @@ from .fits import ClassificationFit
 
 logger = logging.getLogger("flwr")
 
-
-_METHODS = ("auto", "directions", "lengths")
 # Usual number of a user's rows: the middle of the logarithmic range in which the mean is estimated.
 _USUAL_ROWS = 8.0
 _COUNTERS = 0.03  # share of the users who report their number of rows
@@ -115,8 +113,8 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
     )
 
     schema: Schema = field(kw_only=False)
-    rows_per_user: int | None = None
-    method: str = "auto"
+    rows_per_user: Count | None = None
+    method: Literal["auto", "directions", "lengths"] = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,9 +123,6 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
                 "Expected a schema whose target is Categories([...]), got "
                 f"{_target_of(self.schema)}. PrivateRegression predicts numbers."
             )
-        if self.rows_per_user is not None:
-            check_integer("rows_per_user", self.rows_per_user, 1)
-        check_choice("method", self.method, _METHODS)
         if self.noise != "user":
             check_unused(self, 'with noise="node"', "rows_per_user", "method")
         ball_codebook(self.epsilon, self.schema.num_features, 1.0)  # refuses a bad epsilon now

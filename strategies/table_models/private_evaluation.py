@@ -18,7 +18,7 @@ from ldp_flower.presentation.words import number
 from ldp_flower.questions import SquaredErrors
 from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.refusals import TooFew
-from ldp_flower.validation import Floats, check_choice, check_positive, check_unused
+from ldp_flower.validation import Floats, Positive, check_choice, check_unused
 
 from ..forecasts.populations import USUAL_R2, EvaluatedUsers, features_of, normal_users
 from ..runtime import (
@@ -226,12 +226,11 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
 
     coef: ArrayLike | Network = field(kw_only=False)
     centre: float = 0.0
-    bound: float = 4.0
+    bound: Positive = 4.0
     metric: str | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive("bound", self.bound)
         self.randomizer(1.0)  # refuses a bad epsilon now
         if self.network is not None:
             self._check_network(self.network)

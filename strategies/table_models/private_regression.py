@@ -5,7 +5,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
 from ldp_flower.randomizers import ball_codebook
 from ldp_flower.refusals import TooFew
-from ldp_flower.validation import Floats, check_choice, check_integer, check_unused
+from ldp_flower.validation import Count, Floats, check_choice, check_unused
 
 from ..forecasts.populations import MAX_PLANNED, features_of, rows_for, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
@@ -136,9 +136,9 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
     )
 
     schema: Schema = field(kw_only=False)
-    rows_per_user: int | None = None
+    rows_per_user: Count | None = None
     method: str = "auto"
-    features: str = "private"
+    features: Literal["private", "public"] = "private"
     intervals: bool = field(default=False, metadata={LATER: True})
 
     def __post_init__(self) -> None:
@@ -150,13 +150,10 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
                 "Expected a schema whose target is a number, "
                 f"got the target {self.schema.target!r} with bounds {self.schema.bounds!r}."
             )
-        if self.rows_per_user is not None:
-            check_integer("rows_per_user", self.rows_per_user, 1)
         if self.method == "walk":
             warnings.warn('"walk" is now "one-stage".', DeprecationWarning, stacklevel=3)
             self.method = "one-stage"
         check_choice("method", self.method, descent.METHODS)
-        check_choice("features", self.features, ("private", "public"))
         if self._public:
             check_unused(self, 'with features="public"', "rows_per_user", "method", "noise")
         if self.noise != "user":
