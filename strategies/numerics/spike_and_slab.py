@@ -121,10 +121,8 @@ class Evidence:
     boost: float = 1.0
 
     def __post_init__(self) -> None:
-        self.precision = np.zeros(self.dim)
-        self.weighted = np.zeros(self.dim)
-        self._squares = np.zeros(self.dim)  # sum of estimate**2 / variance
-        self._times = np.zeros(self.dim)
+        sums = np.zeros((4, self.dim))  # the last two: of estimate**2 / variance, and of estimates
+        self.precision, self.weighted, self._squares, self._times = sums
 
     def add(self, coordinates: NDArray[np.int64], estimate: Floats, variance: Floats) -> None:
         """Add a cohort's normal, unbiased estimates of the coefficients with these indices."""
