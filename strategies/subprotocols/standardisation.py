@@ -159,29 +159,30 @@ class _Estimator:
         to users' typical distance from it.
         """
         root, epsilon = math.sqrt(len(columns)), self.run.epsilon
-        first = ball_codebook(epsilon, len(columns), root)
-        centre = np.zeros(len(known.means))
-        ask = Ask(self._cohort(first), ColumnMeans(centre, columns), first)
-        coarse = yield known.applied(ask)
-        coarse_variance = first.variance / coarse.count
-        centre = centre.copy()
-        centre[columns] = shrink(coarse.mean, coarse_variance)
+        centre, means = np.zeros(len(known.means)), known.means.copy()
+        coarse, coarse_variance = yield from self._mean(known, centre, columns, root)
+        centre[columns] = shrink(coarse, coarse_variance)
         question = partial(ColumnMeanNorm, centre, coordinates=columns)
         (cohort,) = self.run.cohorts([norm_askers(self.run, epsilon)])
         asks = estimate_norm(cohort, epsilon, question, root / 2)
         distance = yield from with_standardisation(asks, known)
-        second = ball_codebook(epsilon, len(columns), min(_SAFETY_FACTOR * distance, root))
-        ask = Ask(self._cohort(second), ColumnMeans(centre, columns), second)
-        fine = yield known.applied(ask)
-        fine_variance = second.variance / fine.count
+        radius = min(_SAFETY_FACTOR * distance, root)
+        fine, fine_variance = yield from self._mean(known, centre, columns, radius)
         weight = coarse_variance / (coarse_variance + fine_variance)
-        mean = (1 - weight) * coarse.mean + weight * (centre[columns] + fine.mean)
-        variance = weight * fine_variance
-        means = known.means.copy()
-        estimated = known.scales[columns] * shrink(mean, variance)
+        mean = (1 - weight) * coarse + weight * (centre[columns] + fine)
+        estimated = known.scales[columns] * shrink(mean, weight * fine_variance)
         farthest = self.farthest[columns]
         means[columns] = np.clip(estimated, -farthest, farthest)
         return replace(known, means=means)
+
+    def _mean(
+        self, known: Standardisation, centre: Floats, columns: Integers, radius: float
+    ) -> Generator[Ask, Estimate, tuple[Floats, float]]:
+        """Return the mean of columns minus ``centre``, and the variance of its noise."""
+        mechanism = ball_codebook(self.run.epsilon, len(columns), radius)
+        question = ColumnMeans(centre.copy(), columns)
+        answer = yield known.applied(Ask(self._cohort(mechanism), question, mechanism))
+        return answer.mean, mechanism.variance / answer.count
 
 
 _CENTRES_SHARE = 0.04  # largest share of all users that is asked for centres
