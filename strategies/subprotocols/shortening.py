@@ -28,7 +28,6 @@ class ShortenedMean:
     std_error: Floats  # standard errors of the mean
     whole: float  # share of the vectors that were not shortened
     whole_error: float  # standard error of this share
-    count: int  # number of reports
 
 
 def ask_shortened(
@@ -46,7 +45,6 @@ def ask_shortened(
         answer.std_error[:-1],
         float(1 + answer.mean[-1] / told) / 2,
         float(answer.std_error[-1]) / told / 2,
-        answer.count,
     )
 
 

@@ -75,8 +75,7 @@ def needed_for_selection(what: str, epsilon: float, dim: int, score: float, num_
         return 2 * enough_voters(epsilon, dim, score)
 
     text = f"{what} would take about {needed(epsilon):,} users at epsilon {epsilon:g}"
-    larger = (e for e in _EPSILONS if e > epsilon and needed(e) <= num_users)
-    enough = next(larger, None)
+    enough = next((e for e in _EPSILONS if e > epsilon and needed(e) <= num_users), None)
     return f"{text}." if enough is None else f"{text}, or epsilon {enough:g}."
 
 
