@@ -8,12 +8,12 @@ import numpy as np
 
 from ldp_flower.data.schema import Categories, Schema
 from ldp_flower.questions import RidgeShift, RidgeShiftOctave
-from ldp_flower.randomizers import Estimate, ball_codebook
+from ldp_flower.randomizers import ball_codebook
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..numerics.step_sizes import NoisyDescent
-from ..runtime import Ask, Cohort, Run, ask_on
+from ..runtime import Ask, Run, ask_on
 from ..runtime.population import fewest_users
 from ..subprotocols.scales import enough_for_norm
 from ..subprotocols.size_histogram import ask_histogram
@@ -39,80 +39,59 @@ _USUAL_LENGTH = 0.35  # expected length of users' steps, in units of the targets
 _SHORTENED = 0.1
 
 
-class RidgeDescent:
-    """Descent whose steps follow the mean change that users' own ridge regressions propose.
+def table_descent(
+    run: Run,
+    dim: int,
+    rows_per_user: float | None,
+    *,
+    row_length: float,
+    start: Floats,
+    present: float = 1.0,
+) -> Generator[Ask, Any, Floats]:
+    """Ask all users not asked yet how a model should change, in steps; return its coefficients.
 
-    Each user's change of the coefficients is shortened to a radius that few changes exceed. Their
-    mean is the direction of the next step. ``num_users`` of the users not asked yet answer.
-    Features, shape (rows, dim), are each within about [-2, 2], and a row typically has length
-    ``row_length``, see :func:`row_length`. Every user counts as having ``rows_per_user`` rows, or
-    its own number if that is None. The descent begins at ``start``, shape (dim,). ``present`` is
-    the share of the users who have a row.
+    Each user's proposal is the change of the coefficients by its own ridge regression, shortened to
+    a radius that few changes exceed. Their mean is the direction of the next step. The estimate is
+    an average of the steps, in which late steps weigh more. Raise TooFewReports if a step's cohort
+    would be smaller than ``min_reports``, or if two in a row do not answer.
+
+    rows_per_user: Number of rows that every user counts as having; None means its own number.
+    row_length: Typical length of a row of features, see :func:`row_length`.
+    start: Coefficients to begin with, shape (dim,).
+    present: Share of the users who have a row.
     """
-
-    def __init__(
-        self,
-        run: Run,
-        num_users: int,
-        dim: int,
-        rows_per_user: float | None,
-        *,
-        row_length: float,
-        start: Floats,
-        present: float = 1.0,
-    ) -> None:
-        self._epsilon, self._dim, self._rows = run.epsilon, dim, rows_per_user
-        self._present = present
-        self._unit = unit = 1 / row_length  # in this unit a row has about length 1, like its target
-        shares = [_SIZES * num_users, _LATE_SIZES * num_users]
-        self._askers = run.cohorts([max(math.ceil(each), run.min_reports) for each in shares])
-        self._users = num_users - sum(cohort.size for cohort in self._askers)
-        self._cohorts = run.equal_cohorts(self._users, STEPS)
-        self._late = round(_LATE * len(self._cohorts))
-        self._variance = ball_codebook(run.epsilon, dim, 1.0).variance
-        signal = math.sqrt(self._users / self._variance)  # signal to noise ratio of all users
-        planned = unit * min(_MAX_STEP, min(_MAX_PATH, _PER_SIGNAL * signal) / len(self._cohorts))
-        steps = [_LONGER * planned] * len(self._cohorts)
-        self._descent = NoisyDescent(start, steps, _MAX_STEP * unit, fitted=True)
-        self._usual, self._radius = _USUAL_LENGTH * unit, 0.0
-
-    def steps(self) -> Generator[Ask, Any, None]:
-        """Ask a cohort for the mean of its users' proposed steps, take that step, and repeat.
-
-        Raise TooFewReports if a step's cohort would be smaller than ``min_reports``.
-        """
-        pace, answered = 1 + (INTERCEPT - 1) * np.eye(1, self._dim)[0], True
-        for number, cohort in enumerate(self._cohorts):
-            if number in (0, self._late):
-                yield from self._shorten(self._askers[bool(number)])
-            mechanism = ball_codebook(self._epsilon, self._dim, self._radius)
-            shift = RidgeShift(self._descent.position, *self._arguments)
-            # Without answers the next cohort gets the question. Twice in a row means lost nodes.
-            answer = yield from ask_on(Ask(cohort, shift, mechanism), answered)
-            answered = answer is not None
-            if answered:
-                mean = answer.mean / self._radius
-                self._descent.follow(mean, math.sqrt(self._variance / answer.count), pace * mean)
-
-    @property
-    def _arguments(self) -> tuple[float, float, float, float, float | None]:
-        return RIDGE / self._unit**2, RESIDUAL_BOUND, 0.0, 1.0, self._rows
-
-    def _shorten(self, cohort: Cohort) -> Generator[Ask, Estimate, None]:
-        """Ask a cohort, and set the length to which users shorten the steps that they report.
-
-        It balances the noise and the loss of length.
-        """
-        octave = RidgeShiftOctave(self._descent.position, *self._arguments)
-        law = yield from ask_histogram(cohort, octave, self._epsilon, self._usual, self._present)
-        self._usual = law.root_mean_square
-        noise = self._variance * self._dim / self._users
-        self._radius = law.shortening(noise, _SHORTENED)
-
-    @property
-    def theta(self) -> Floats:
-        """Estimated coefficients: the steps' average, in which late steps weigh more."""
-        return self._descent.estimate
+    epsilon, unit = run.epsilon, 1 / row_length  # in this unit a row has about length 1
+    num_users = run.num_unasked
+    shares = [_SIZES * num_users, _LATE_SIZES * num_users]
+    askers = run.cohorts([max(math.ceil(each), run.min_reports) for each in shares])
+    users = run.num_unasked
+    cohorts = run.equal_cohorts(users, STEPS)
+    late = round(_LATE * len(cohorts))
+    variance = ball_codebook(epsilon, dim, 1.0).variance
+    signal = math.sqrt(users / variance)  # signal to noise ratio of all users
+    planned = unit * min(_MAX_STEP, min(_MAX_PATH, _PER_SIGNAL * signal) / len(cohorts))
+    steps = [_LONGER * planned] * len(cohorts)
+    descent = NoisyDescent(start, steps, _MAX_STEP * unit, fitted=True)
+    arguments = RIDGE / unit**2, RESIDUAL_BOUND, 0.0, 1.0, rows_per_user
+    pace = 1 + (INTERCEPT - 1) * np.eye(1, dim)[0]
+    usual, radius, answered = _USUAL_LENGTH * unit, 0.0, True
+    for number, cohort in enumerate(cohorts):
+        if number in (0, late):
+            # Users report how long their changes are. The radius balances noise and loss of length.
+            octave = RidgeShiftOctave(descent.position, *arguments)
+            law = yield from ask_histogram(askers[bool(number)], octave, epsilon, usual, present)
+            usual = law.root_mean_square
+            radius = law.shortening(variance * dim / users, _SHORTENED)
+        ask = Ask(
+            cohort, RidgeShift(descent.position, *arguments), ball_codebook(epsilon, dim, radius)
+        )
+        # Without answers the next cohort gets the question. Twice in a row means lost nodes.
+        answer = yield from ask_on(ask, answered)
+        answered = answer is not None
+        if answered:
+            mean = answer.mean / radius
+            descent.follow(mean, math.sqrt(variance / answer.count), pace * mean)
+    return descent.estimate
 
 
 def row_length(schema: Schema) -> float:

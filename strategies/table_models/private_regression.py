@@ -65,7 +65,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
     """Linear regression on a table of which only bounds and categories are known.
 
     Every user sends one report. Most of the users report how their own rows would change the model,
-    see :class:`~.descent.RidgeDescent`. If there are enough users to estimate all columns' centres
+    see :func:`~.descent.table_descent`. If there are enough users to estimate all columns' centres
     and scales, the steps are in units of these. By default the model is the mean target; slopes are
     kept only if they reduce the error on held-out users. Those users decide how far to go from the
     mean towards the model: only so far that it costs at most 1 % of the target's variance with high
@@ -234,19 +234,19 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         columns, spread = Standardisation.identity(dim), holdout.NUMERIC_SPREAD
         if method == "two-stage":
             columns, spread = (yield from estimate_standardisation(run, self.schema)), 1.0
-        ridge = descent.RidgeDescent(
+        steps = descent.table_descent(
             run,
-            run.num_unasked,
             dim,
             self.rows_per_user,
             row_length=descent.row_length(self.schema),
             start=columns.moved(start),
             present=held_out.present.value,
         )
-        steps = ridge.steps()
-        yield from with_standardisation(steps, columns) if method == "two-stage" else steps
-        direction = columns.restored(ridge.theta) - start
-        usual = holdout.prior_spread(self.schema, ridge.theta * (1 - one), spread)
+        if method == "two-stage":
+            steps = with_standardisation(steps, columns)
+        theta = yield from steps
+        direction = columns.restored(theta) - start
+        usual = holdout.prior_spread(self.schema, theta * (1 - one), spread)
         unit = yield from held_out.step_size(direction, usual)
         scales = np.array([scale, unit])
         step, explained = yield from line_search(held_out, start, direction, scales, _SCALE_ERROR)
