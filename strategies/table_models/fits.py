@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class TableFit(CoefficientResult):
     """A model of a table with a score on held-out users."""
 
-    #: Smallest possible score.
-    _least: ClassVar[float] = -math.inf
+    _metric: ClassVar[str] = "R2"  #: Name of the score.
+    _least: ClassVar[float] = -math.inf  #: Smallest possible score.
 
     score: float
     score_std_error: float
@@ -40,12 +40,12 @@ class TableFit(CoefficientResult):
         reach = HALF_WIDTH_95 * self.score_std_error
         return max(self.score - reach, self._least), min(self.score + reach, 1.0)
 
-    @property
-    def _judges(self) -> str:
-        """Words for the people on whose rows the score was computed, for a sentence."""
-        if self.method == "sums of nodes":
-            return "the people whom it was fitted to"
-        return "people who had no part in it"
+    def _evaluation(self) -> str:
+        """Return the score with its interval, and on whose rows it was computed."""
+        low, high = self.score_interval
+        same = self.method == "sums of nodes"
+        judges = "the people whom it was fitted to" if same else "people who had no part in it"
+        return f"{self._metric} = {self.score:.2f} on {judges} ({low:.2f} to {high:.2f})"
 
     @property
     def _schema(self) -> Schema:
@@ -143,7 +143,7 @@ class RegressionFit(TableFit):
         low, high = self.score_interval
         if np.isnan(low) or high - low > 2 * MOST_OF_R2:
             return "R2 is not known: noise hides how far the target varies"
-        return f"R2 = {self.score:.2f} on {self._judges} ({low:.2f} to {high:.2f})"
+        return super()._evaluation()
 
     def _findings(self) -> list[str]:
         found = "the mean" if self.method == "constant" else f"a linear model ({self.method})"
@@ -174,7 +174,7 @@ class ClassificationFit(TableFit):
         Method of the fit: ``"directions"``, ``"lengths"``, ``"sums of nodes"``, or ``"shares"``.
     """
 
-    _least = 0.0  # smallest possible AUC
+    _metric, _least = "AUC", 0.0
 
     shares: Floats
     shares_std_error: Floats
@@ -262,10 +262,6 @@ class ClassificationFit(TableFit):
         axes.axvline(0, color=charts.GREY, lw=1)
         axes.set_xlabel("log odds, for a quarter of a column's range or for a category")
         axes.set_title(self._evaluation())
-
-    def _evaluation(self) -> str:
-        low, high = self.score_interval
-        return f"AUC = {self.score:.2f} on {self._judges} ({low:.2f} to {high:.2f})"
 
     def _findings(self) -> list[str]:
         found = "the shares" if self.method == "shares" else f"a logistic model ({self.method})"
