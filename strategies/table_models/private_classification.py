@@ -189,21 +189,10 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
             theta = yield from class_descent(run, users, held_out, ridge, method == "lengths")
             found.append((yield from held_out.evaluate(theta)))
         score, error = _score(found)
-        notes = []
+        notes = _of_ranking(score, error, "held-out", "More users or a larger epsilon")
         if score - 0.5 <= _RANKING_Z * error:
-            notes.append(
-                "Returned the classes' shares, the same for everybody: on held-out users the model "
-                f"did not surely rank better than chance (AUC {score:.2f}, standard error "
-                f"{error:.2f}). More users or a larger epsilon are needed."
-            )
             found, method = [each.without_slopes() for each in found], "shares"
             score, error = 0.5, 0.0
-        elif score - 0.5 < SURE * error:
-            notes.append(
-                f"The model may rank no better than chance: by people who had no part in it, its "
-                f"AUC is {score:.2f} with a standard error of {error:.2f}. More users or a "
-                "larger epsilon would show."
-            )
         if (present := float(np.mean([each.present for each in found]))) < 1:
             notes.append(
                 f"About {100 * (1 - present):.0f} % of the people have no row with a target: the "
@@ -230,18 +219,12 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
     def _of_sums(self, found: sums.Classified) -> ClassificationFit:
         """Return the result from noisy sums over nodes, whose AUC is that of all users."""
         thetas, method, score, error = found.thetas, "sums of nodes", found.auc, found.auc_error
-        notes = []
+        more = "More users a node, fewer nodes or a larger epsilon"
+        notes = _of_ranking(score, error, "all", more)
         if score - 0.5 <= _RANKING_Z * error:
             own, one = found.shares[self._places], np.eye(1, thetas.shape[1])
             thetas, method = np.log(own / (1 - own))[:, None] * one, "shares"
-            notes = [
-                "Returned the classes' shares, the same for all rows: the model did not surely "
-                f"rank better than chance (AUC {score:.2f}, standard error {error:.2f}). More "
-                "users a node, fewer nodes or a larger epsilon are needed."
-            ]
             score, error = 0.5, 0.0
-        elif score - 0.5 < SURE * error:
-            notes = ["The model may rank no better than chance."]
         coef = contrasts(self.schema, thetas)
         return ClassificationFit(
             coef=coef[0] if len(coef) == 1 else coef,
@@ -261,6 +244,22 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
         (cohort,) = run.cohorts([size])
         rows = yield from estimate_norm(cohort, self.epsilon, RowCount, _USUAL_ROWS)
         return max(1.0, rows)
+
+
+def _of_ranking(score: float, error: float, judges: str, more: str) -> list[str]:
+    """Return a note, in a list, if the model does not surely rank better than chance.
+
+    ``score`` is its AUC on the users whom ``judges`` names, and ``more`` says what would show it.
+    """
+    if score - 0.5 >= SURE * error and score - 0.5 > _RANKING_Z * error:
+        return []
+    auc = f"(AUC {score:.2f} on {judges} users, standard error {error:.2f})"
+    if score - 0.5 > _RANKING_Z * error:
+        return [f"The model may rank no better than chance {auc}. {more} would show."]
+    return [
+        "Returned the classes' shares, the same for all rows: the model did not surely rank better "
+        f"than chance {auc}. {more} would be needed."
+    ]
 
 
 def _of_shares(schema: Schema, found: list[ClassEvaluation]) -> list[str]:
