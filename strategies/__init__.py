@@ -60,11 +60,11 @@ from .sparse.sparse_mean import SparseMean as SparseMean
 from .sparse.sparse_regression import SparseRegression as SparseRegression
 from .table_models.fits import ClassificationFit as ClassificationFit
 from .table_models.fits import RegressionFit as RegressionFit
+from .table_models.linear_evaluation import EvaluationResult as EvaluationResult
 from .table_models.network_evaluation import (
     NetworkEvaluationResult as NetworkEvaluationResult,
 )
 from .table_models.private_classification import PrivateClassification as PrivateClassification
-from .table_models.private_evaluation import EvaluationResult as EvaluationResult
 from .table_models.private_evaluation import PrivateEvaluation as PrivateEvaluation
 from .table_models.private_regression import PrivateRegression as PrivateRegression
 from .user_level.multi_round_regression import MultiRoundRegression as MultiRoundRegression
