@@ -11,21 +11,22 @@ import numpy as np
 from ldp_flower.data.schema import Categories, Schema
 from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
-from ldp_flower.questions import ClassStep, RowCount
+from ldp_flower.questions import RowCount
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.refusals import TooFew
-from ldp_flower.validation import Count, Floats, check_unused
+from ldp_flower.validation import Count, check_unused
 
 from ..forecasts.populations import features_of, rows_for, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
-from ..numerics.step_sizes import NoisyDescent
-from ..runtime import Ask, Card, LdpStrategy, Protocol, Run, TooFewReports, ask_on, guarantees
+from ..runtime import Ask, Card, LdpStrategy, Protocol, Run, TooFewReports, guarantees
 from ..runtime.at_node import AtNode
 from ..runtime.units import contrasts
-from ..subprotocols.scales import estimate_norm, number_randomizer
+from ..subprotocols.scales import estimate_norm
 from ..subprotocols.standardisation import centre_askers, estimate_centres, usual_square
 from ..sums import classification as sums
+from .class_descent import class_descent
 from .class_holdout import ClassEvaluation, ClassHoldOut
+from .enough_users import too_few_for_classes
 from .fits import ClassificationFit
 
 logger = logging.getLogger("flwr")
@@ -39,23 +40,8 @@ _DOUBTFUL_SHARE = 0.06  # standard error of a share above which the result has a
 # in 1.5 % and 1 in .8 %; 2 lost another .02 to .04 of the mean AUC.
 _RANKING_Z = 1.0
 _RARE, _WEAK = 0.1, 0.6  # share of a class, and AUC, below which the result has a note
-# Largest number of steps: the average of the last ones then has a seventh of one step's noise.
-_STEPS = 50
-# Smallest number of users of a step: a mean of 30 reports is nearly normal, as the step size
-# assumes.
-_MIN_STEP_USERS = 30
-# Largest length of all steps together: a row's logit is then saturated in any direction.
-FARTHEST = 100.0
-# Largest length of one step: it moves the probability of a typical row from one half to .98.
-LONGEST = 4.0
-FEW_ROWS = 6  # number of rows below which a user's rows show little of where its step ends
-SURE = 2.0  # number of standard errors by which an estimate exceeds chance in 39 of 40 runs
-# Limits of a classifier, measured on 11 tables at epsilon .5 to 8. If sqrt(d c / n) exceeds
-# _MOST_NOISE, the median AUC is .5. With _FEWEST_OF_CLASS users of each class it is .6 at epsilon
-# 2, .65 at 4, .7 at 8.
-_MOST_NOISE, _FEWEST_OF_CLASS, _COHORTS_OF_CLASS = 1.3, 200, 10
-_SHARE_ERROR, _HELD_OUT = 0.18, 0.08  # standard error of a class's share, from this share of users
-_EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+_FEW_ROWS = 6  # number of rows below which a user's rows show little of where its step ends
+_SURE_Z = 2.0  # number of standard errors by which an estimate exceeds chance in 39 of 40 runs
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -173,7 +159,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
         rows = yield from self._rows(run)
         askers = centre_askers(run.num_users, epsilon, self.min_reports, self.schema)
         standardisation = yield from estimate_centres(run, epsilon, self.schema, askers)
-        few = rows < FEW_ROWS
+        few = rows < _FEW_ROWS
         method = ("lengths" if few else "directions") if self.method == "auto" else self.method
         logger.info(
             "Users report %s, with about %.0f rows each; %d report the columns' centres",
@@ -251,7 +237,7 @@ def _of_ranking(score: float, error: float, judges: str, more: str) -> list[str]
 
     ``score`` is its AUC on the users whom ``judges`` names, and ``more`` says what would show it.
     """
-    if score - 0.5 >= SURE * error and score - 0.5 > _RANKING_Z * error:
+    if score - 0.5 >= _SURE_Z * error and score - 0.5 > _RANKING_Z * error:
         return []
     auc = f"(AUC {score:.2f} on {judges} users, standard error {error:.2f})"
     if score - 0.5 > _RANKING_Z * error:
@@ -272,11 +258,11 @@ def _of_shares(schema: Schema, found: list[ClassEvaluation]) -> list[str]:
         ]
     shares = [each.share for each in found]
     both = shares if len(found) > 1 else [1 - shares[0], shares[0]]
-    rare = [name for name, each in zip(schema.classes, both, strict=True) if each < SURE * error]
+    rare = [name for name, each in zip(schema.classes, both, strict=True) if each < _SURE_Z * error]
     if not rare:
-        least = [each - SURE * error for each in both]
+        least = [each - _SURE_Z * error for each in both]
         scarce = [name for name, each in zip(schema.classes, least, strict=True) if each < _RARE]
-        vague = any(each.ranked.auc - SURE * each.ranked.std_error < _WEAK for each in found)
+        vague = any(each.ranked.auc - _SURE_Z * each.ranked.std_error < _WEAK for each in found)
         if not (scarce and vague):
             return []
         return [
@@ -306,68 +292,3 @@ def _target_of(schema: object) -> str:
     if isinstance(schema, Schema):
         return f"the target {schema.target!r} with bounds {schema.bounds!r}"
     return repr(schema)
-
-
-def class_descent(
-    run: Run, num_users: int, held_out: ClassHoldOut, ridge: float, weighted: bool
-) -> Generator[Ask, Estimate, Floats]:
-    """Return the coefficients of scores that are high for rows of the class of ``held_out``.
-
-    The coefficients, shape (dim,), are for standardised features. ``num_users`` of the users not
-    asked yet answer. The penalty ``ridge`` of their own regressions is in units of a row's squared
-    norm. With ``weighted``, users whom the current coefficients fit well send shorter vectors.
-    Raise TooFewReports if a step's cohort would be smaller than ``min_reports``.
-    """
-    schema, place = held_out.schema, float(held_out.place)
-    dim = schema.num_features
-    cohorts = run.equal_cohorts(num_users, _STEPS, _MIN_STEP_USERS)
-    mechanism = ball_codebook(run.epsilon, dim, 1.0)
-    signal = math.sqrt(num_users / mechanism.variance)
-    planned = min(FARTHEST, signal) / len(cohorts)
-    # In units in which a row of features has about norm 1.
-    descent = NoisyDescent(np.zeros(dim), [planned] * len(cohorts), LONGEST, fitted=True)
-    answered = True
-    for cohort in cohorts:
-        theta = descent.position / math.sqrt(dim)
-        question = ClassStep(theta, ridge, place, len(schema.classes), weighted)
-        ask = held_out.columns.applied(Ask(cohort, question, mechanism))
-        # Without answers the next cohort gets the question. Twice in a row means lost nodes.
-        answer = yield from ask_on(ask, answered)
-        answered = answer is not None
-        if answered:
-            descent.follow(answer.mean, math.sqrt(mechanism.variance / answer.count), answer.mean)
-    return np.asarray(descent.estimate / math.sqrt(dim))
-
-
-def too_few_for_classes(
-    num_users: int, epsilon: float, min_reports: int, classes: int, features: int
-) -> TooFew | None:
-    """Return why ``num_users`` users are too few for a classifier, or None if they are enough.
-
-    ``classes`` is the number of classes that are fitted against all others; it is 1 for two
-    classes.
-    """
-
-    def needed(epsilon: float, features: int) -> int:
-        noise = ball_codebook(epsilon, features, 1.0).variance * features / _MOST_NOISE**2
-        shares = number_randomizer(epsilon, 0.5).variance / _SHARE_ERROR**2 / _HELD_OUT
-        return math.ceil(
-            classes * max(_FEWEST_OF_CLASS, _COHORTS_OF_CLASS * min_reports, noise, shares)
-        )
-
-    if num_users >= needed(epsilon, features):
-        return None
-    enough = (each for each in _EPSILONS if each > epsilon and needed(each, features) <= num_users)
-    noise = ball_codebook(epsilon, features).variance
-    fewer = int(_MOST_NOISE**2 * num_users / classes / noise)
-    starts = needed(epsilon, max(fewer, 2)) <= num_users
-    each = f" of each of {classes} classes against all others" if classes > 1 else ""
-    these = f"With {fewer} features it would start. " if starts else ""
-    return TooFew(
-        f"{num_users:,} users are too few for {features} features{each} at epsilon "
-        f"{epsilon:g}: by this protocol a model would hardly rank better than chance.",
-        "noise",
-        needed(epsilon, features),
-        epsilon=next(enough, None),
-        advice=f"{these}LdpFedAvg with a linear head may do with fewer.",
-    )
