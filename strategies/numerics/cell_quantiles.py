@@ -28,7 +28,8 @@ class CellReports:
     def excess(self, level: float) -> tuple[Floats, Floats]:
         """Return unbiased estimates of F - level at the edges, and their variances.
 
-        F is the distribution function. The estimates are multiplied by the share ``held``.
+        F is the distribution function, so the signs show on which side of a quantile the edges lie.
+        The estimates are multiplied by the share ``held``.
         """
         weights = np.tri(len(self.edges), len(self.shares)) - level
         weights[:, -1] = 0
@@ -39,9 +40,9 @@ class CellReports:
         return weights @ self.shares, square / gap**2 / self.count
 
     def precision(self, level: float) -> Floats:
-        """Return the precision (inverse variance) of the estimated function at each edge.
+        """Return the weight of this cohort at each edge, when cohorts are averaged near ``level``.
 
-        It is what the function near ``level`` is estimated by.
+        It is the precision (inverse variance) of the estimated distribution function.
         """
         return np.asarray(self.held**2 / self.excess(level)[1])
 
@@ -76,7 +77,10 @@ class LocalFunction:
         return np.asarray(np.interp(below, self.below, self.values))
 
     def straight(self, lower: float, upper: float) -> "LocalFunction":
-        """Return a copy that is a straight line between the values ``lower`` and ``upper``."""
+        """Return a copy that is a straight line between the values ``lower`` and ``upper``.
+
+        It is used where reports do not show the function's shape.
+        """
         within = (self.values > lower) & (self.values < upper)
         ends = np.array([lower, upper])
         line = np.interp(self.values, ends, self.at(ends))
@@ -88,9 +92,10 @@ def estimated(
 ) -> tuple[LocalFunction, tuple[float, float]]:
     """Estimate the distribution function near a quantile; return it with the quantile's interval.
 
-    A first pass gives a preliminary interval, in which the data do not show the function's shape.
-    In the second pass, the function is therefore interpolated along a straight line there. ``z`` is
-    the half-width of intervals in standard errors.
+    The values of all users lie between the bounds ``low`` and ``high``. A first pass gives a
+    preliminary interval, in which the data do not show the function's shape. In the second pass,
+    the function is therefore interpolated along a straight line there. ``z`` is the half-width of
+    intervals in standard errors.
     """
     function = _pooled(cohorts, _isotonic(cohorts, level, low, high))
     ends = inverted(cohorts, function, z)

@@ -13,7 +13,10 @@ from ldp_flower.validation import Floats
 
 
 def keep_above(vector: Floats, threshold: Floats | float) -> Floats:
-    """Return the vector, with entries of magnitude ``threshold`` or less set to zero."""
+    """Return the vector, with entries of magnitude ``threshold`` or less set to zero.
+
+    It removes the entries of an estimate that may be noise alone.
+    """
     return np.where(np.abs(vector) > threshold, vector, 0.0)
 
 
@@ -66,7 +69,10 @@ def project_on_l1_ball(vector: Floats, radius: float) -> Floats:
 
 
 def raise_eigenvalues(matrix: Floats, least: float = 0.0) -> Floats:
-    """Return the closest symmetric matrix with no eigenvalue below ``least``."""
+    """Return the closest symmetric matrix with no eigenvalue below ``least``.
+
+    A noisy estimate of a matrix of second moments may have negative eigenvalues.
+    """
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     raised = (vectors * np.maximum(values, least)) @ vectors.T
     return np.asarray((raised + raised.T) / 2)
@@ -78,7 +84,10 @@ def attenuation(bound: float) -> float:
 
 
 def clipped_square(bound: float) -> float:
-    """Return the mean square of standard normal numbers clipped at ``bound``, over ``bound**2``."""
+    """Return the mean square of standard normal numbers clipped at ``bound``, over ``bound**2``.
+
+    Solved for ``bound``, it gives the scale of numbers of which only clipped ones are known.
+    """
     density = math.exp(-(bound**2) / 2) / math.sqrt(2 * math.pi)
     within = attenuation(bound) - 2 * bound * density
     return float(within / bound**2 + 2 * ndtr(-bound))

@@ -41,7 +41,7 @@ _WEIGHT = 1 / math.sqrt(2)
 
 
 def damping(k: int, smoothness: float, noise: float, radius: float) -> float:
-    """Return the divisor of the k-th step (beta).
+    """Return the divisor of the k-th step of :func:`sigm` (beta); a larger one shortens the step.
 
     The convergence proof requires that it never decreases in k and exceeds ``smoothness``.
     """

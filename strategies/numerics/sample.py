@@ -7,15 +7,15 @@ from ldp_flower.validation import Floats
 
 
 def sampling(shares: Floats, users: int) -> Floats:
-    """Return the sampling covariance of the shares in a sample of ``users`` users.
+    """Return the covariance of shares that is due to the choice of ``users`` users, without noise.
 
-    ``shares`` are the shares in the population.
+    ``shares`` are the shares in the population of which the users are a sample.
     """
     return np.asarray((np.diag(shares) - np.outer(shares, shares)) / users)
 
 
 def clipped(shares: Floats) -> Floats:
-    """Return the shares, clipped at 0 and scaled to a sum of at most 1."""
+    """Return noisy estimates of shares, clipped at 0 and scaled to a sum of at most 1."""
     positive = np.maximum(shares, 0.0)
     return np.asarray(positive / max(1.0, positive.sum()))
 

@@ -12,7 +12,12 @@ _SLOWEST = 0.9  # largest assumed ratio of successive steps
 
 
 class Secant:
-    """Curvature for gradient steps, measured between the last two points."""
+    """Curvature for gradient steps, measured between the last two points.
+
+    A caller takes steps of one over ``curvature`` times the gradient, and appends each to
+    ``steps``. ``is_known`` is False as long as the curvature is a guess or an
+    upper bound.
+    """
 
     def __init__(self, curvature: float, *, is_known: bool) -> None:
         self.curvature, self.is_known = curvature, is_known

@@ -45,13 +45,17 @@ _MULTIPLIERS = (0.7, 0.85, 1.0, 1.2, 1.4)
 
 
 def passing(threshold: float, score: Floats | float) -> Floats:
-    """Return the probability that ``score`` plus normal noise is beyond +-``threshold``."""
+    """Return the probability that a feature is in a user's set, given the mean of its score.
+
+    A local score is ``score`` plus standard normal noise. The user's set has the features whose
+    scores are beyond +-``threshold``.
+    """
     return np.asarray(ndtr(score - threshold) + ndtr(-score - threshold))
 
 
 @lru_cache(maxsize=1024)
 def passing_threshold(set_size: int, dim: int, share: float, score: float) -> float:
-    """Return the threshold that ``set_size`` of ``dim`` scores exceed on average.
+    """Return the threshold of local scores that leaves ``set_size`` of ``dim`` features in a set.
 
     A ``share`` of the scores has mean ``score``, the others mean 0.
     """

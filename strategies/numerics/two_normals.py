@@ -69,7 +69,10 @@ def discriminant(distance: float, share: float) -> tuple[float, float]:
 
 
 def likely_share(found: float, std_error: float) -> tuple[float, float]:
-    """Return the posterior mean and standard deviation of a share, from a noisy estimate of it."""
+    """Return the posterior mean and standard deviation of a share, from a noisy estimate of it.
+
+    The estimate ``found`` may be below 0 or above 1. All shares between are equally likely before.
+    """
     # The offset keeps the largest weight at 1, however far the estimate is off.
     offset = 0.5 * ((float(np.clip(found, _GRID[0], _GRID[-1])) - found) / std_error) ** 2
     weights = np.exp(-0.5 * ((_GRID - found) / std_error) ** 2 + offset)

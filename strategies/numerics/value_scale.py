@@ -93,20 +93,27 @@ def roundest(low: float, high: float, near: float) -> float:
 
 
 def coarsest_step(span: float) -> float:
-    """Return the largest power of 10 that is at most half of ``span``."""
+    """Return the largest power of 10 that is at most half of ``span``.
+
+    Candidates for the step between a column's values begin about there.
+    """
     return 10.0 ** math.floor(math.log10(span / 2))
 
 
 def steps_from(step: float, number: int) -> NDArray[np.float64]:
-    """Return ``number`` steps from ``step`` on, each a multiple of the next: 10, 5, 1, 0.5, ..."""
+    """Return ``number`` candidate steps between values, from coarse to fine: 10, 5, 1, 0.5, ...
+
+    The first one is ``step``. Each is a multiple of the next.
+    """
     places = np.arange(number)
     return np.asarray(step / (10.0 ** (places // 2) * (1 + places % 2)), np.float64)
 
 
 def multiples_within(lower: float, upper: float, step: float) -> tuple[float, float]:
-    """Return the first and last multiple of ``step`` between two values.
+    """Return the first and last multiple of ``step`` between the ends of an interval.
 
-    If there is none between them, return the nearest multiples on both sides.
+    The interval of a quantile is narrowed to them if all values are multiples of ``step``. If there
+    is none between them, return the nearest multiples on both sides.
     """
     first, last = math.ceil(lower / step - 1e-9), math.floor(upper / step + 1e-9)
     if first > last:

@@ -43,7 +43,7 @@ class Zero:
 def largest_noise(number: int) -> float:
     """Return a bound on the largest of ``number`` normal noises, in their standard deviations.
 
-    It is hardly ever exceeded.
+    It is hardly ever exceeded, so estimates beyond it are significant.
     """
     return math.sqrt(2 * math.log(max(number, 2))) + 1
 
