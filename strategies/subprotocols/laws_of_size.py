@@ -70,7 +70,7 @@ class LawOfSizes:
 
     @property
     def spread(self) -> float:
-        """Posterior standard deviation of the logarithm of the sizes' root mean square."""
+        """Relative error of ``root_mean_square``: the posterior standard deviation of its log."""
         low, high = self._log_sizes(0.16, 0.84)
         return float(high - low) / 2
 

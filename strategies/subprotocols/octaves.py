@@ -112,10 +112,11 @@ def _shares(degrees: float) -> tuple[Floats, Floats]:
 
 
 def shares_of(sizes: Floats, places: Floats) -> Floats:
-    """Return the share of users in each octave, shape (places, octaves).
+    """Return the share of users in each octave for candidate scales, shape (places, octaves).
 
-    ``sizes`` has quantiles of the sizes' binary logarithms, minus a place. Minus infinity stands
-    for size 0, for which users report a random octave.
+    ``places`` has the binary logarithms of the scales, in octaves. ``sizes`` has quantiles of the
+    sizes' binary logarithms, minus a place. Minus infinity stands for size 0, for which users
+    report a random octave.
     """
     held = np.isfinite(sizes)
     found = np.clip(places[:, None] + sizes[held], 0, OCTAVES - 1)

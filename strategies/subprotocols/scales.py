@@ -53,7 +53,10 @@ class TargetScale:
 
     @property
     def spread(self) -> float:
-        """Mean square distance of users' log-scales from the logarithm of the estimate."""
+        """Mean square distance of users' log-scales from the logarithm of the estimate.
+
+        Reports that refine the scale have to cover it.
+        """
         return self.variance + USERS_SPREAD**2
 
     @property
@@ -182,7 +185,7 @@ def norm_askers(run: Run, epsilon: float) -> int:
 
 
 def enough_for_norm(epsilon: float) -> int:
-    """Return how many users' reports give the typical norm with a sufficient precision."""
+    """Return how many users' reports give the typical norm to about 40 %, which is enough."""
     variance = _LOG_RANGE**2 * number_randomizer(epsilon, 1.0).variance + _USERS_VARIANCE
     return math.ceil(variance / _ERROR**2)
 

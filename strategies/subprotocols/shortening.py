@@ -49,6 +49,9 @@ def ask_shortened(
 
 
 def word_variance(epsilon: float, dim: int) -> float:
-    """Return the variance that one report adds to the share of vectors not shortened."""
+    """Return the variance of one report on whether its vector was shortened.
+
+    Divided by a number of users, it is the variance of ``ShortenedMean.whole``.
+    """
     told = math.sqrt(_TOLD + _TOLD_OF_FEW / dim)
     return ball_codebook(epsilon, dim + 1, math.hypot(1.0, told)).variance / (2 * told) ** 2
