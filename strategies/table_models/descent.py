@@ -115,7 +115,10 @@ METHODS = ("auto", "one-stage", "two-stage")
 
 
 def noise_of_centres(num_users: int, dim: int, epsilon: float) -> float:
-    """Return the variance that noise causes in a column's estimated centre, in bounds' units."""
+    """Return the variance that noise causes in a column's centre, estimated for two stages.
+
+    It is in units in which a column's bounds are -2 and 2.
+    """
     return ball_codebook(epsilon, dim, 1.0).variance * dim / (_COLUMNS * num_users)
 
 
@@ -133,7 +136,7 @@ def better_method(num_users: int, dim: int, epsilon: float, min_reports: int) ->
 
 
 def enough_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> bool:
-    """Return True if two stages are possible: enough users are left for the second one."""
+    """Return True if enough users are left for the descent after centres and scales are known."""
     left = (1 - FOR_COLUMNS - _DESCENT) * num_users - enough_for_norm(epsilon)
     left -= held_out(num_users, epsilon)
     return left >= 0 and num_users >= _COHORTS * min_reports

@@ -59,9 +59,9 @@ def too_few_for_regression(
 
 
 def precision_notes(num_users: int, epsilon: float, public: bool = False) -> list[str]:
-    """Return a list with a note if users are enough for strong relations only; else an empty list.
+    """Return a note, in a list, if users are so few that a regression finds strong relations only.
 
-    The users are enough for a regression in any case.
+    The users are enough for :func:`too_few_for_regression`.
     """
     needed = _STRONG * _users_for_mean(epsilon, public)
     if num_users >= needed:
