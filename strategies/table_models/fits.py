@@ -185,7 +185,9 @@ class ClassificationFit(TableFit):
     @property
     def classes(self) -> NDArray[Any]:
         """The categories as they were declared, in the schema's order."""
-        return np.array(self._bounds.declared)
+        bounds = self._schema.bounds
+        assert isinstance(bounds, Categories)  # of which the target is one
+        return np.array(bounds.declared)
 
     def predict_proba(self, table: Any) -> Floats:
         """Return the classes' probabilities for rows of a table.
@@ -217,13 +219,6 @@ class ClassificationFit(TableFit):
         Parameters and errors are those of :meth:`predict_proba`.
         """
         return np.asarray(self.classes[self.predict_proba(table).argmax(axis=1)])
-
-    @property
-    def _bounds(self) -> Categories:
-        bounds = self._schema.bounds
-        if not isinstance(bounds, Categories):
-            raise ValueError(f"Expected a schema whose target is categories, got {bounds!r}.")
-        return bounds
 
     def table(self) -> "DataFrame":
         """Return the coefficients by name, in units of the table.
