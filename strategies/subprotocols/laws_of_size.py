@@ -6,7 +6,7 @@ money.
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -100,23 +100,19 @@ class LawOfSizes:
         place = np.searchsorted(np.cumsum(self.weights[order]), level)
         return float(self.weights @ shares), float(shares[order][min(place, len(order) - 1)])
 
-    def _as_heavy(self) -> "LawOfSizes":
-        """Return a distribution with many zeros and a heavy tail.
-
-        Its root mean square is the same.
-        """
-        shape = np.exp2(_with_zeros(*_HEAVY))
-        sizes = shape * (self.root_mean_square / math.sqrt(np.mean(shape**2)))
-        return LawOfSizes(sizes[None], np.ones(1), 0.0, 0.0, 1.0)
-
     def lost(self, bound: float) -> float:
         """Return a conservative share by which clipping at a bound may reduce the slope.
 
         Unless sizes are alike, the tail may be longer than a small number of reports shows. The
-        result is then at least the share for a heavy-tailed distribution.
+        result is then at least the share for a distribution with many zeros and a heavy tail, of
+        the same root mean square.
         """
-        own = self.beyond(bound)
-        return own if self.alike > 0.5 else max(own, self._as_heavy().beyond(bound))
+        if self.alike > 0.5:
+            return self.beyond(bound)
+        shape = np.exp2(_with_zeros(*_HEAVY))
+        sizes = shape * (self.root_mean_square / math.sqrt(np.mean(shape**2)))
+        heavy = replace(self, sizes=sizes[None], weights=np.ones(1))
+        return max(self.beyond(bound), heavy.beyond(bound))
 
 
 def ask_law(

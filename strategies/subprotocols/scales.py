@@ -59,17 +59,12 @@ class TargetScale:
         """
         return self.variance + USERS_SPREAD**2
 
-    @property
-    def is_certain(self) -> bool:
-        """True if the estimate is near the true scale with a probability of at least 99 %."""
-        return self.certainty >= _CERTAIN_PROBABILITY
-
     def notes(self, argument: str) -> list[str]:
         """Return a note, in a list, if the scale is not certain.
 
         The note names the ``argument`` that declares the scale.
         """
-        if self.is_certain:
+        if self.certainty >= _CERTAIN_PROBABILITY:
             return []
         low, high = self.value * math.exp(-_SAME_LOG), self.value * math.exp(_SAME_LOG)
         return [

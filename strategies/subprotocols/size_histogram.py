@@ -107,17 +107,12 @@ def ask_histogram(
     place = math.floor(math.log2(usual))
     sizes, shares = _laws()
     shares = np.roll(shares, place, axis=1)
-    far = np.array([_misfit(answer, oracle, part * shares) for part in _parts(present)])
+    # Candidates for the share of the users who have a size.
+    parts = [1.0] if present == 1 else np.minimum(present * np.linspace(0.7, 1.3, 7), 1.0)
+    far = np.array([_misfit(answer, oracle, part * shares) for part in parts])
     weights = np.exp((far.min() - far) / 2).sum(axis=0)
     likely = np.flatnonzero(weights > _LIKELY * weights.max())
     return SizeHistogram(sizes[likely] * 2.0**place, weights[likely] / weights[likely].sum())
-
-
-def _parts(present: float) -> Floats:
-    """Return candidates for the share of the users who have a size, around ``present``."""
-    if present == 1:
-        return np.ones(1)
-    return np.minimum(present * np.linspace(0.7, 1.3, 7), 1.0)
 
 
 def _misfit(answer: Estimate, oracle: SubsetSelection, expected: Floats) -> Floats:
