@@ -291,15 +291,9 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         self, run: Run, held_out: HoldOut, start: Floats, law: SizeHistogram, notes: list[str]
     ) -> Protocol:
         """Fit a model to public rows and privately reported targets, in two rounds; return it."""
-        dim = len(start)
-        first, others = run.cohorts(public_features.sizes(run.num_unasked))
-        known = yield from public_features.ask_residuals(first, held_out, start, law, dim)
-        theta, scale = known.fit(), law.root_mean_square
-        of_model = yield from held_out.sizes("model's sizes", theta, scale)
-        asks = public_features.ask_residuals(others, held_out, theta, of_model, dim)
-        known = known.plus((yield from asks))
+        known, of_model = yield from public_features.ask_targets(run, held_out, start, law)
         theta, gain, mean = known.fit(), known.gain(), known.mean()
-        moved = float((known.rows @ theta).std())
+        moved, scale = float((known.rows @ theta).std()), law.root_mean_square
         if gain.value < gain.std_error or moved < MIN_PREDICTED * scale:
             return self._constant(mean, scale, notes)
         evaluated = yield from held_out.score(

@@ -13,7 +13,7 @@ from ldp_flower.data.schema import Schema
 from ldp_flower.questions import DrawnLabels
 from ldp_flower.validation import Floats
 
-from ..runtime import Ask, Cohort
+from ..runtime import Ask, Cohort, Run
 from ..runtime.result import HALF_WIDTH_95
 from ..runtime.units import contrasts
 from ..subprotocols.number_mean import Number
@@ -141,10 +141,22 @@ def ask_residuals(
     return NoisyTargets(rows, rows @ theta + left, np.full(len(left), variance), cut)
 
 
-def sizes(num_users: int) -> list[int]:
-    """Return two numbers of users: who report residuals of the mean, and of the first model."""
-    first = round(_FIRST_SHARE * num_users)
-    return [first, num_users - first]
+def ask_targets(
+    run: Run, held_out: HoldOut, start: Floats, law: SizeHistogram
+) -> Generator[Ask, Any, tuple[NoisyTargets, SizeHistogram]]:
+    """Ask all users not asked yet for residuals; return their targets, and the last residuals' law.
+
+    The first users report residuals from the model ``start``, whose distribution is ``law``, the
+    others from the model that is fitted to the first users.
+    """
+    users = run.num_unasked
+    first = round(_FIRST_SHARE * users)
+    cohorts = run.cohorts([first, users - first])
+    known = yield from ask_residuals(cohorts[0], held_out, start, law, len(start))
+    theta = known.fit()
+    of_model = yield from held_out.sizes("model's sizes", theta, law.root_mean_square)
+    others = yield from ask_residuals(cohorts[1], held_out, theta, of_model, len(start))
+    return known.plus(others), of_model
 
 
 def ask_drawn_gain(
