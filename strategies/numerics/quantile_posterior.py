@@ -45,7 +45,7 @@ class Crossing:
         found = np.interp(np.asarray(share, np.float64), below, edges)
         return np.asarray(np.clip(found, 0.0, 1.0))
 
-    def curve(self, places: Floats, at: float) -> Floats:
+    def curve(self, places: Floats, at: Floats | float) -> Floats:
         """Return, at ``places``, the logistic curve that crosses the level at the place ``at``."""
         return np.asarray(expit(logit(self.level) + (places - at) / self.scale))
 
@@ -106,14 +106,13 @@ def pooled(belief: Crossing, places: Floats, values: Floats, counts: Floats) -> 
 
     Measurements are weighted by their counts and by their distance from the level.
     """
-    centre, at = logit(belief.level), float(belief.quantile(0.5))
+    at = float(belief.quantile(0.5))
     first, last = belief.quantile([0.03, 0.97]).tolist()
     for _ in range(2):
-        off = np.abs(expit(centre + (places - at) / belief.scale) - belief.level)
+        off = np.abs(belief.curve(places, at) - belief.level)
         shares = counts / (1 + (off / _FULL_WEIGHT) ** 4)
         candidates = np.linspace(first, last, 401)
-        curves = expit(centre + (places[:, None] - candidates) / belief.scale)
-        excess = shares @ (values[:, None] - curves)
+        excess = shares @ (values[:, None] - belief.curve(places[:, None], candidates))
         at = float(np.interp(0.0, excess, candidates))
     return min(max(at, 0.0), 1.0)
 
