@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ldp_flower.expectation import Setting
 from ldp_flower.questions import RowCount
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.refusals import TooFew
-from ldp_flower.validation import Count, check_unused
+from ldp_flower.validation import Count, check_choice, check_unused
 
 from ..forecasts.populations import features_of, rows_for, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
@@ -100,7 +100,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
 
     schema: Schema = field(kw_only=False)
     rows_per_user: Count | None = None
-    method: Literal["auto", "directions", "lengths"] = "auto"
+    method: str = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,6 +109,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
                 "Expected a schema whose target is Categories([...]), got "
                 f"{_target_of(self.schema)}. PrivateRegression predicts numbers."
             )
+        check_choice("method", self.method, ("auto", "directions", "lengths"))
         if self.noise != "user":
             check_unused(self, 'with noise="node"', "rows_per_user", "method")
         ball_codebook(self.epsilon, self.schema.num_features, 1.0)  # refuses a bad epsilon now
