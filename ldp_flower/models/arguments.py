@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from .graph import DTYPES, FLOATS, MAX_DIMS, MAX_INTEGER, Dtype, NetworkError, Tensor
+from .graph import DTYPES, FLOATS, MAX_DIMS, MAX_INTEGER, Dtype, Tensor, need
 
 LARGEST: Final = 3.4028234663852886e38  # largest float32; PyTorch refuses larger ones in a run
 MAX_WINDOW: Final = 1024  # largest kernel, stride, padding or scale
@@ -67,21 +67,16 @@ def bound(
     NetworkError if an argument is missing, unknown or of the wrong kind.
     """
     places = [name for name, kind in takes.items() if not kind.named]
-    if len(arguments) > len(places):
-        raise NetworkError(f"Expected at most {len(places)} arguments, got {len(arguments)}.")
-    if unknown := [name for name in keywords if name not in takes or not takes[name].named]:
-        raise NetworkError(f"Expected no keyword {unknown[0][:40]!a}.")
+    need(len(arguments) <= len(places), f"at most {len(places)} arguments, got {len(arguments)}")
+    for name in keywords:
+        need(name in takes and takes[name].named, f"no keyword {name[:40]!a}")
     given = {**dict(zip(places, arguments, strict=False)), **keywords}
     found = {}
     for name, kind in takes.items():
+        need(name in given or not kind.required, f"{name}, {kind.words}, got none")
         if name in given:
-            if not kind.holds(given[name]):
-                raise NetworkError(f"Expected {name} to be {kind.words}.")
-            found[name] = _bare(given[name])
-        elif kind.required:
-            raise NetworkError(f"Expected {name}, {kind.words}, got none.")
-        else:
-            found[name] = kind.default
+            need(kind.holds(given[name]), f"{name} to be {kind.words}")
+        found[name] = _bare(given.get(name, kind.default))
     return found
 
 

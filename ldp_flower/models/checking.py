@@ -15,6 +15,7 @@ from .graph import (
     Operation,
     Reference,
     Tensor,
+    need,
 )
 from .operations import row_of
 from .signatures import Results
@@ -55,10 +56,10 @@ class Shapes:
         results = found if isinstance(found, tuple) else (found,)
         for each in results:
             shape = list(each.shape)
-            if min(shape, default=1) < 1 or len(shape) > MAX_DIMS:
-                raise NetworkError(
-                    f"Expected sizes above 0 of at most {MAX_DIMS} dimensions, got {shape[:16]}."
-                )
+            need(
+                min(shape, default=1) >= 1 and len(shape) <= MAX_DIMS,
+                f"sizes above 0 of at most {MAX_DIMS} dimensions, got {shape[:16]}",
+            )
             self._limits.require("tensor", each.size, f"numbers in a value of shape {shape}")
         of_record = any(self.find(each).of_record for each in operation.references())
         self._results.append((found, row.usable, of_record))
@@ -116,23 +117,20 @@ def target_of(graph: Graph, output: Tensor) -> Tensor:
 
     Raises NetworkError if the loss or its weights of classes do not fit the output.
     """
-    if output.dtype not in FLOATS or not output.shape or output.shape[0] != 1:
-        raise NetworkError(
-            f"Expected an output of floats with a first dimension of 1, got {output.dtype} of "
-            f"shape {list(output.shape)}."
-        )
+    batch, shape = output.shape[:1], output.shape[1:]
+    need(
+        output.dtype in FLOATS and batch == (1,),
+        f"an output of floats with a first dimension of 1, got {output.dtype} of shape "
+        f"{list(output.shape)}",
+    )
     of_classes = graph.loss in CLASS_LOSSES
-    if of_classes and (len(output.shape) < 2 or output.shape[1] < 2):
-        raise NetworkError(
-            "Expected an output of shape [1, classes, ...] with at least 2 classes for "
-            f"{graph.loss}, got {list(output.shape)}."
-        )
-    classes = output.shape[1] if of_classes else 0
-    if (given := len(graph.class_weights)) not in (0, classes):
-        raise NetworkError(
-            f"Expected class_weights of {classes} classes for {graph.loss}, got {given}."
-        )
+    need(
+        not of_classes or max(shape[:1], default=0) >= 2,
+        "an output of shape [1, classes, ...] with at least 2 classes for "
+        f"{graph.loss}, got {list(output.shape)}",
+    )
+    classes, given = shape[0] if of_classes else 0, len(graph.class_weights)
+    need(given in (0, classes), f"class_weights of {classes} classes for {graph.loss}, got {given}")
     if of_classes:
-        return Tensor("int64", output.shape[2:])
-    shape = output.shape[1:]
+        return Tensor("int64", shape[1:])
     return Tensor("float32", () if shape == (1,) else shape)

@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 from torch.export.graph_signature import InputKind
 from torch.nn import functional as F
 
-from .graph import DTYPES, MAX_INTEGER, Dtype, Graph, NetworkError, Operation, Reference, Tensor
+from .graph import (
+    DTYPES,
+    MAX_INTEGER,
+    Dtype,
+    Graph,
+    NetworkError,
+    Operation,
+    Reference,
+    Tensor,
+    need,
+)
 from .operations import row_of
 
 _TORCH: Final = str(Path(torch.__file__).parent)
@@ -57,11 +67,11 @@ def exported(
     for node in program.graph.nodes:
         if node.op == "output":
             (results,) = node.args
-            if len(results) != 1 or not isinstance(results[0], torch.fx.Node):
-                raise NetworkError(
-                    f"Expected a module that returns one tensor, got {len(results)} results: wrap "
-                    "it in a module that returns only the tensor from which the loss is computed."
-                )
+            need(
+                len(results) == 1 and isinstance(results[0], torch.fx.Node),
+                f"a module that returns one tensor, got {len(results)} results: wrap it in a "
+                "module that returns only the tensor from which the loss is computed",
+            )
             output = sources[results[0]]
         elif node.op == "call_function" and str(node.target) == _GETITEM:
             whole, part = node.args
@@ -86,12 +96,12 @@ def exported(
 def _one(example: Any) -> torch.Tensor:
     """Return a record as a batch of one. Integers of any width become integers of eight bytes."""
     if isinstance(example, tuple) and any(getattr(each, "ndim", 0) for each in example):
-        if len(example) > 1:
-            shapes = [list(np.shape(each)) for each in example]
-            raise NetworkError(
-                f"Expected one array as example, got a tuple of shapes {shapes}. Leave out the "
-                "target. Join several inputs to one array, and take it apart in the module."
-            )
+        need(
+            len(example) == 1,
+            f"one array as example, got a tuple of shapes {[list(np.shape(e)) for e in example]}. "
+            "Leave out the target. Join several inputs to one array, and take it apart in the "
+            "module",
+        )
         (example,) = example
     one = torch.as_tensor(example).detach()[None]
     return one.to(getattr(torch, _dtype(one.dtype)))
@@ -238,18 +248,15 @@ def _inputs(
             wanted = any(fnmatchcase(name, pattern) for pattern in trainable)
             if spec.kind == InputKind.PARAMETER and held.requires_grad and wanted:
                 trained.add(name)
-    if not trained:
-        raise NetworkError(
-            f"Expected trainable to name parameters in {sorted(arrays)}, got {list(trainable)}."
-        )
+    some, named = sorted(arrays), list(trainable)
+    need(bool(trained), f"trainable to name parameters in {some}, got {named}")
     return sources, arrays, trained
 
 
 def _finite(name: str, tensor: torch.Tensor) -> NDArray[Any]:
     """Return a constant's value; infinite numbers, as in masks, become the largest number."""
     array: NDArray[Any] = tensor.detach().cpu().numpy().astype(_dtype(tensor.dtype))
-    if np.isnan(array).any():
-        raise NetworkError(f"Expected parameters without NaN, got some in {name!r}.")
+    need(not np.isnan(array).any(), f"parameters without NaN, got some in {name!r}")
     return np.nan_to_num(array) if array.dtype.kind == "f" else array
 
 
@@ -257,8 +264,7 @@ def _dtype(dtype: torch.dtype) -> str:
     """Return the name of an element type; integers of any width are ``int64``."""
     name = str(dtype).removeprefix("torch.")
     name = "int64" if name.startswith(("int", "uint")) else name
-    if name not in DTYPES:
-        raise NetworkError(f"Expected numbers of {', '.join(DTYPES)}, got {name}: convert them.")
+    need(name in DTYPES, f"numbers of {', '.join(DTYPES)}, got {name}: convert them")
     return name
 
 

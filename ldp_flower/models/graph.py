@@ -29,6 +29,12 @@ class NetworkError(ValueError):
         self.operation = operation
 
 
+def need(holds: bool, words: str) -> None:
+    """Raise NetworkError with the text "Expected" and ``words`` if ``holds`` is False."""
+    if not holds:
+        raise NetworkError(f"Expected {words}.")
+
+
 @dataclass(frozen=True)
 class Tensor:
     """Type and shape of a value; every dimension has at least one entry.
@@ -191,8 +197,9 @@ class Limits(PlainFields):
 
         ``what`` says in the error what is counted.
         """
-        if size > (most := getattr(self, limit)):
-            raise NetworkError(
-                f"Expected at most {most} {what}, got {size}. Make records or layers smaller, or "
-                f"use nodes whose operators raise Limits.{limit}."
-            )
+        most = getattr(self, limit)
+        need(
+            size <= most,
+            f"at most {most} {what}, got {size}. Make records or layers smaller, or use nodes "
+            f"whose operators raise Limits.{limit}",
+        )

@@ -7,8 +7,8 @@ layouts are in ``shapes``.
 
 import math
 
-from .graph import Dtype, Tensor
-from .shapes import Shape, broadcast, common, converted, listed, need, placed, same
+from .graph import Dtype, Tensor, need
+from .shapes import Shape, broadcast, common, converted, listed, placed, same
 
 
 def _reduced(x: Tensor, dims: Shape | None, keepdim: bool, dtype: str) -> Tensor:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..validation import Floats
 from .checking import NetworkCost, measure, target_of
-from .graph import LOSSES, RECORD, Graph, Limits, NetworkError, Reference, Tensor
+from .graph import LOSSES, RECORD, Graph, Limits, NetworkError, Reference, Tensor, need
 from .parsing import parsed
 
 if TYPE_CHECKING:
@@ -57,17 +57,16 @@ class Network:
     arrays: Arrays = field(repr=False)
 
     def __post_init__(self) -> None:
-        if set(self.arrays) != set(self.graph.parameters):
-            raise NetworkError("Expected arrays of the names that the graph has.")
+        names = set(self.graph.parameters)
+        need(set(self.arrays) == names, "arrays of the names that the graph has")
         for name, tensor in self.graph.parameters.items():
             array = self.arrays[name]
-            if array.shape != tensor.shape or array.dtype.name != tensor.dtype:
-                raise NetworkError(
-                    f"Expected {name} of {tensor.dtype} and shape {list(tensor.shape)}, got "
-                    f"{array.dtype.name} and {list(array.shape)}."
-                )
-            if not np.isfinite(array).all():
-                raise NetworkError(f"Expected finite numbers in {name}.")
+            need(
+                array.shape == tensor.shape and array.dtype.name == tensor.dtype,
+                f"{name} of {tensor.dtype} and shape {list(tensor.shape)}, got "
+                f"{array.dtype.name} and {list(array.shape)}",
+            )
+            need(bool(np.isfinite(array).all()), f"finite numbers in {name}")
 
     def __repr__(self) -> str:
         """Return a short text with the size of the network, whose full text is long."""
@@ -117,10 +116,9 @@ class Network:
         """
         from .export import exported
 
-        if loss not in LOSSES:
-            raise NetworkError(f"Expected a loss in {list(LOSSES)}, got {loss!r}.")
-        if isinstance(trainable, str):
-            raise NetworkError(f"Expected trainable to be a list of names, got {trainable!r}.")
+        need(loss in LOSSES, f"a loss in {list(LOSSES)}, got {loss!r}")
+        one_name = isinstance(trainable, str)
+        need(not one_name, f"trainable to be a list of names, got {trainable!r}")
         graph, arrays, origins = exported(module, example, loss, trainable)
         graph = replace(graph, class_weights=tuple(map(float, class_weights)))
         try:
@@ -180,8 +178,8 @@ class Network:
         Raise NetworkError if the vector does not match the graph.
         """
         sizes = [tensor.size for tensor in graph.parameters.values()]
-        if vector.dtype != np.float64 or vector.shape != (sum(sizes),):
-            raise NetworkError(f"Expected {sum(sizes)} parameters as one vector of float64.")
+        fits = vector.dtype == np.float64 and vector.shape == (sum(sizes),)
+        need(fits, f"{sum(sizes)} parameters as one vector of float64")
         parts = np.split(vector, np.cumsum(sizes)[:-1])
         named = zip(graph.parameters.items(), parts, strict=True)
         with np.errstate(all="ignore"):  # a number beyond four bytes becomes infinite: refused
@@ -203,8 +201,8 @@ class Network:
 
         state = module.state_dict()
         known = {name: torch.tensor(array) for name, array in self.arrays.items() if name in state}
-        if missing := set(self.graph.trainable) - set(known):
-            raise NetworkError(f"Expected a module with {sorted(missing)}.")
+        missing = set(self.graph.trainable) - set(known)
+        need(not missing, f"a module with {sorted(missing)}")
         module.load_state_dict(known, strict=False)
         return module
 

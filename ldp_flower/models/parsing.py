@@ -21,6 +21,7 @@ from .graph import (
     Operation,
     Reference,
     Tensor,
+    need,
 )
 from .operations import row_of
 
@@ -34,11 +35,9 @@ def parsed(text: str, limits: Limits | None = None) -> Graph:
     Raise NetworkError if the text does not describe a network within the limits.
     """
     limits = limits or Limits()
-    if not isinstance(text, str):
-        raise NetworkError(f"Expected a text, got {type(text).__name__}.")
+    need(isinstance(text, str), f"a text, got {type(text).__name__}")
     limits.require("text_bytes", len(text), "ASCII characters of text")
-    if not text.isascii():
-        raise NetworkError("Expected a text of ASCII characters.")
+    need(text.isascii(), "a text of ASCII characters")
     try:
         plain = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except NetworkError:
@@ -50,16 +49,14 @@ def parsed(text: str, limits: Limits | None = None) -> Graph:
     keys = ("format", "loss", "record", "parameters", "operations", "output")
     weighted = isinstance(plain, dict) and "class_weights" in plain
     fields = _fields("network", plain, (*keys, "class_weights") if weighted else keys)
-    if fields["format"] != FORMAT:
-        raise NetworkError(f"Expected format {FORMAT!r}.")
-    if fields["loss"] not in LOSSES:
-        raise NetworkError(f"Expected a loss in {list(LOSSES)}, got {_shown(fields['loss'])}.")
+    need(fields["format"] == FORMAT, f"format {FORMAT!r}")
+    loss = fields["loss"]
+    need(loss in LOSSES, f"a loss in {list(LOSSES)}, got {_shown(loss)}")
     record = _tensor("record", fields["record"])
     limits.require("tensor", record.size, "numbers in a record")
     parameters = _parameters(fields["parameters"], limits)
     listed = fields["operations"]
-    if not isinstance(listed, list):
-        raise NetworkError("Expected a list of operations.")
+    need(isinstance(listed, list), "a list of operations")
     limits.require("operations", len(listed), "operations")
     operations: list[Operation] = []
     for each in listed:
@@ -68,16 +65,15 @@ def parsed(text: str, limits: Limits | None = None) -> Graph:
         except NetworkError as error:
             raise NetworkError(str(error), len(operations)) from None
     output = _value(fields["output"], parameters, operations)
-    if not isinstance(output, Reference):
-        raise NetworkError("Expected the output to be a value that the network computes.")
+    computed = isinstance(output, Reference)
+    need(computed, "the output to be a value that the network computes")
     weights = _class_weights(fields["class_weights"]) if weighted else ()
-    return Graph(record, parameters, tuple(operations), output, fields["loss"], weights)
+    return Graph(record, parameters, tuple(operations), output, loss, weights)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    if len(found) < len(pairs):
-        raise NetworkError("Expected different names in one object, got a name twice.")
+    need(len(found) == len(pairs), "different names in one object, got a name twice")
     return found
 
 
@@ -103,20 +99,16 @@ def _fields(what: str, plain: object, keys: tuple[str, ...]) -> dict[str, Any]:
 def _tensor(what: str, plain: object, *more_keys: str) -> Tensor:
     fields = _fields(what, plain, ("dtype", "shape", *more_keys))
     dtype, shape, trainable = fields["dtype"], fields["shape"], fields.get("trainable", False)
-    if dtype not in DTYPES:
-        raise NetworkError(f"Expected {what} of {', '.join(DTYPES)}, got {_shown(dtype)}.")
-    if (
-        not isinstance(shape, list)
-        or len(shape) > MAX_DIMS
-        or not all(type(each) is int and 0 < each <= MAX_INTEGER for each in shape)
-    ):
-        raise NetworkError(
-            f"Expected {what} of at most {MAX_DIMS} sizes above 0, got shape {_shown(shape)}."
-        )
-    if type(trainable) is not bool:
-        raise NetworkError(f"Expected trainable true or false of {what}.")
-    if trainable and dtype not in FLOATS:
-        raise NetworkError(f"Expected {what}, which is trained, of {' or '.join(FLOATS)}.")
+    need(dtype in DTYPES, f"{what} of {', '.join(DTYPES)}, got {_shown(dtype)}")
+    need(
+        isinstance(shape, list)
+        and len(shape) <= MAX_DIMS
+        and all(type(each) is int and 0 < each <= MAX_INTEGER for each in shape),
+        f"{what} of at most {MAX_DIMS} sizes above 0, got shape {_shown(shape)}",
+    )
+    need(type(trainable) is bool, f"trainable true or false of {what}")
+    of_floats = dtype in FLOATS or not trainable
+    need(of_floats, f"{what}, which is trained, of {' or '.join(FLOATS)}")
     return Tensor(dtype, tuple(shape), trainable)
 
 
@@ -126,31 +118,28 @@ def _parameters(plain: object, limits: Limits) -> dict[str, Tensor]:
     limits.require("operations", len(plain), "parameters by name")
     found: dict[str, Tensor] = {}
     for name, each in plain.items():
-        if not _NAME.fullmatch(name):
-            raise NetworkError(f"Expected names of letters, digits, . and _, got {_shown(name)}.")
+        valid = _NAME.fullmatch(name) is not None
+        need(valid, f"names of letters, digits, . and _, got {_shown(name)}")
         found[name] = _tensor(f"parameter {name}", each, "trainable")
     trained, frozen = (
         sum(tensor.size for tensor in found.values() if tensor.trainable is kept)
         for kept in (True, False)
     )
-    if not trained:
-        raise NetworkError("Expected a parameter that is trainable, got none.")
+    need(trained > 0, "a parameter that is trainable, got none")
     limits.require("parameters", trained, "trained parameters")
     limits.require("frozen", frozen, "parameters and constants that are not trained")
     return found
 
 
-def _class_weights(plain: object) -> tuple[float, ...]:
-    if (
-        not isinstance(plain, list)
-        or len(plain) > _MAX_LIST
-        or not all(WEIGHT.holds(each) for each in plain)
-        or not any(plain)
-    ):
-        raise NetworkError(
-            f"Expected class_weights to be a list of at most {_MAX_LIST}, each {WEIGHT.words}, "
-            f"and one above 0, got {_shown(plain)}."
-        )
+def _class_weights(plain: Any) -> tuple[float, ...]:
+    need(
+        isinstance(plain, list)
+        and len(plain) <= _MAX_LIST
+        and all(map(WEIGHT.holds, plain))
+        and any(plain),
+        f"class_weights to be a list of at most {_MAX_LIST}, each {WEIGHT.words}, and one above "
+        f"0, got {_shown(plain)}",
+    )
     return tuple(map(float, plain))
 
 
@@ -178,8 +167,7 @@ def _operation(
 def _argument(plain: object, parameters: Mapping[str, Tensor], before: list[Operation]) -> Any:
     if not isinstance(plain, list):
         return _value(plain, parameters, before)
-    if len(plain) > _MAX_LIST:
-        raise NetworkError(f"Expected lists of at most {_MAX_LIST} entries, got {len(plain)}.")
+    need(len(plain) <= _MAX_LIST, f"lists of at most {_MAX_LIST} entries, got {len(plain)}")
     return tuple(_value(each, parameters, before) for each in plain)
 
 
@@ -187,12 +175,10 @@ def _value(plain: object, parameters: Mapping[str, Tensor], before: list[Operati
     if plain is None or isinstance(plain, bool):
         return plain
     if isinstance(plain, int):
-        if abs(plain) > MAX_INTEGER:
-            raise NetworkError("Expected integers of at most 2**53.")
+        need(abs(plain) <= MAX_INTEGER, "integers of at most 2**53")
         return plain
     if isinstance(plain, float):
-        if not math.isfinite(plain):
-            raise NetworkError("Expected finite numbers, got a number that is too large.")
+        need(math.isfinite(plain), "finite numbers, got a number that is too large")
         return plain
     if isinstance(plain, str) and plain in ("none", "tanh"):  # gelu's forms
         return plain

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..validation import check_positive, plain_arguments
-from .graph import FLOATS, Graph, Limits, NetworkError
+from .graph import FLOATS, Graph, Limits, need
 from .network import Network
 
 _MOST_STEPS = 200  # largest number of steps of L-BFGS
@@ -70,16 +70,14 @@ def personal_head(
     given = []
     for name, values, tensor in (("records", records, graph.record), ("targets", targets, target)):
         array = np.asarray(values)
-        if array.shape[1:] != tensor.shape or not len(array) or not np.isfinite(array).all():
-            raise NetworkError(
-                f"Expected {name} that are finite, of shape {list(tensor.shape)} each, got an "
-                f"array of shape {list(array.shape)}."
-            )
-        given.append(torch.tensor(array.astype(tensor.dtype)))
-    if len(given[0]) != len(given[1]):
-        raise NetworkError(
-            f"Expected a target for each of {len(given[0])} records, got {len(given[1])}."
+        need(
+            array.shape[1:] == tensor.shape and len(array) > 0 and bool(np.isfinite(array).all()),
+            f"{name} that are finite, of shape {list(tensor.shape)} each, got an array of shape "
+            f"{list(array.shape)}",
         )
+        given.append(torch.tensor(array.astype(tensor.dtype)))
+    sizes = [len(each) for each in given]
+    need(sizes[0] == sizes[1], f"a target for each of {sizes[0]} records, got {sizes[1]}")
     tensors = {name: torch.tensor(array) for name, array in network.arrays.items()}
     common = {name: tensors.pop(name) for name in graph.trainable}
     loss = RecordLoss.of(graph, tensors)
@@ -107,13 +105,13 @@ def _with_head(graph: Graph, head: Sequence[str]) -> Graph:
 
     Raise NetworkError if a name in ``head`` matches no parameter of floats.
     """
-    if isinstance(head, str):
-        raise NetworkError(f"Expected head to be a list of names, got {head!r}.")
+    need(not isinstance(head, str), f"head to be a list of names, got {head!r}")
     floats = [name for name, tensor in graph.parameters.items() if tensor.dtype in FLOATS]
+    named: set[str] = set()
     for pattern in head:
-        if not any(fnmatchcase(name, pattern) for name in floats):
-            raise NetworkError(f"Expected head to name some of {floats}, got {pattern!r}.")
-    named = {name for name in floats if any(fnmatchcase(name, pattern) for pattern in head)}
+        found = {name for name in floats if fnmatchcase(name, pattern)}
+        need(bool(found), f"head to name some of {floats}, got {pattern!r}")
+        named |= found
     names = named or _last_layer(graph)
     parameters = {n: replace(t, trainable=n in names) for n, t in graph.parameters.items()}
     return replace(graph, parameters=parameters)

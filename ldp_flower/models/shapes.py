@@ -7,17 +7,11 @@ They are in the order of the table in ``operations``. Those for layers are in ``
 import math
 from collections.abc import Iterable
 
-from .graph import FLOATS, MAX_INTEGER, Dtype, NetworkError, Tensor
+from .graph import FLOATS, MAX_INTEGER, Dtype, Tensor, need
 
 Shape = tuple[int, ...]
 Operand = Tensor | int | float
 _RANKS = ("bool", "int64", "float32", "float64")
-
-
-def need(holds: bool, words: str) -> None:
-    """Raise NetworkError with the text "Expected" and ``words`` if ``holds`` is False."""
-    if not holds:
-        raise NetworkError(f"Expected {words}.")
 
 
 # -------------------------------------------------------------------------------- elementwise
