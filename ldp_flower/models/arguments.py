@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from .graph import DTYPES, FLOATS, MAX_DIMS, MAX_INTEGER, Dtype, Tensor, need
+from .graph import DTYPES, FLOATS, MAX_DIMS, MAX_INTEGER, Dtype, Tensor, need, nested
 
 LARGEST: Final = 3.4028234663852886e38  # largest float32; PyTorch refuses larger ones in a run
 MAX_WINDOW: Final = 1024  # largest kernel, stride, padding or scale
@@ -76,14 +76,12 @@ def bound(
         need(name in given or not kind.required, f"{name}, {kind.words}, got none")
         if name in given:
             need(kind.holds(given[name]), f"{name} to be {kind.words}")
-        found[name] = _bare(given.get(name, kind.default))
+        found[name] = nested(_bare, given.get(name, kind.default))
     return found
 
 
 def _bare(value: Any) -> Any:
-    if isinstance(value, Held):
-        return value.tensor
-    return tuple(map(_bare, value)) if isinstance(value, tuple) else value
+    return value.tensor if isinstance(value, Held) else value
 
 
 def _tensor(words: str, *dtypes: str) -> Kind:

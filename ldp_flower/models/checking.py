@@ -50,9 +50,7 @@ class Shapes:
         Raise NetworkError if the arguments do not fit, or if a result is empty or too large.
         """
         row = row_of(operation.name)
-        arguments = tuple(map(self._argument, operation.arguments))
-        keywords = {key: self._argument(each) for key, each in operation.keywords.items()}
-        found, flops = row.results(arguments, keywords)
+        found, flops = row.results(*operation.mapped(self._argument))
         results = found if isinstance(found, tuple) else (found,)
         for each in results:
             shape = list(each.shape)
@@ -83,9 +81,7 @@ class Shapes:
         )
 
     def _argument(self, value: Any) -> Any:
-        if isinstance(value, Reference):
-            return self.find(value)
-        return tuple(map(self._argument, value)) if isinstance(value, tuple) else value
+        return self.find(value) if isinstance(value, Reference) else value
 
 
 def measure(graph: Graph, limits: Limits) -> NetworkCost:

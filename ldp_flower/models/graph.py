@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
@@ -75,6 +75,13 @@ class Dtype:
     name: str
 
 
+def nested(change: Callable[[Any], Any], value: Any) -> Any:
+    """Return ``change(value)``; for a tuple, return a tuple of its changed entries."""
+    if isinstance(value, tuple):
+        return tuple(nested(change, each) for each in value)
+    return change(value)
+
+
 @dataclass(frozen=True)
 class Operation:
     """Call of one operation: its name on the closed list, and its arguments."""
@@ -82,6 +89,11 @@ class Operation:
     name: str
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
+
+    def mapped(self, change: Callable[[Any], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments and keywords with ``change`` applied to each, also within tuples."""
+        keywords = {key: nested(change, value) for key, value in self.keywords.items()}
+        return nested(change, self.arguments), keywords
 
     def references(self) -> Iterator[Reference]:
         """Yield the references to values among the arguments."""
@@ -124,10 +136,7 @@ class Graph:
                 name: {"dtype": t.dtype, "shape": list(t.shape), "trainable": t.trainable}
                 for name, t in self.parameters.items()
             },
-            "operations": [
-                [o.name, _plain(o.arguments), {k: _plain(v) for k, v in o.keywords.items()}]
-                for o in self.operations
-            ],
+            "operations": [[each.name, *each.mapped(_plain)] for each in self.operations],
             "output": _plain(self.output),
         }
         if self.class_weights:
@@ -143,9 +152,7 @@ def _plain(value: Any) -> Any:
             return {"parameter": value.source}
         part = {} if value.part is None else {"part": value.part}
         return {"operation": value.source, **part}
-    if isinstance(value, Dtype):
-        return {"dtype": value.name}
-    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+    return {"dtype": value.name} if isinstance(value, Dtype) else value
 
 
 @dataclass(frozen=True)

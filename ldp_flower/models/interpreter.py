@@ -48,12 +48,9 @@ def call(operation: Operation, values: Values) -> Any:
     def resolved(value: Any) -> Any:
         if isinstance(value, Reference):
             return values[value]
-        if isinstance(value, Dtype):
-            return getattr(torch, value.name)
-        return [resolved(each) for each in value] if isinstance(value, tuple) else value
+        return getattr(torch, value.name) if isinstance(value, Dtype) else value
 
-    arguments = [resolved(each) for each in operation.arguments]
-    keywords = {key: resolved(each) for key, each in operation.keywords.items()}
+    arguments, keywords = operation.mapped(resolved)
     function = _INSTEAD.get(operation.name) or _function(operation.name)
     return function(*arguments, **keywords)
 
@@ -166,11 +163,7 @@ class RecordLoss:
         return evaluate(self.graph, {**self.constants, RECORD: record[None]}, self.encoded)
 
     def __call__(
-        self,
-        trained: Tensors,
-        record: torch.Tensor,
-        target: torch.Tensor,
-        *known: torch.Tensor,
+        self, trained: Tensors, record: torch.Tensor, target: torch.Tensor, *known: torch.Tensor
     ) -> torch.Tensor:
         """Return the loss on one record; ``known`` are its values from :meth:`known`, if given."""
         output = self.output(trained, record, *known)
