@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
-from ..validation import PlainFields, check_integer
+from ..validation import Count, PlainFields
 
 FORMAT: Final = "ldp-flower network 1"
 FLOATS: Final = ("float32", "float64")
@@ -181,18 +181,13 @@ class Limits(PlainFields):
         encoder.
     """
 
-    text_bytes: int = 1 << 22
-    operations: int = 20_000
-    parameters: int = 1 << 22
-    tensor: int = 1 << 22
-    intermediates: int = 1 << 26
-    flops: int = 50_000_000_000
-    frozen: int = 1 << 25
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for each in fields(self):
-            check_integer(each.name, getattr(self, each.name), 1)
+    text_bytes: Count = 1 << 22
+    operations: Count = 20_000
+    parameters: Count = 1 << 22
+    tensor: Count = 1 << 22
+    intermediates: Count = 1 << 26
+    flops: Count = 50_000_000_000
+    frozen: Count = 1 << 25
 
     @classmethod
     def none(cls) -> Self:
