@@ -45,9 +45,8 @@ class Kind:
 
     def or_none(self) -> "Kind":
         """Return a kind that also accepts an empty list."""
-        return replace(
-            self, words=f"{self.words} or none", holds=lambda v: v == () or self.holds(v)
-        )
+        holds = self.holds
+        return replace(self, words=f"{self.words} or none", holds=lambda v: v == () or holds(v))
 
     def or_else(self, default: Any) -> "Kind":
         """Return a kind of optional arguments with this default; a default of None accepts null."""
@@ -88,15 +87,13 @@ def _tensor(words: str, *dtypes: str) -> Kind:
     return Kind(words, lambda value: isinstance(value, Held) and value.tensor.dtype in dtypes)
 
 
-def _integers(words: str, least: int, most: int, lengths: range) -> Kind:
-    def holds(value: Any) -> bool:
-        return (
-            isinstance(value, tuple)
-            and len(value) in lengths
-            and all(type(each) is int and least <= each <= most for each in value)
-        )
+def _list(words: str, lengths: range, each: Callable[[Any], bool]) -> Kind:
+    """Return the kind of lists of one of these lengths, of entries for which ``each`` is true."""
+    return Kind(words, lambda v: isinstance(v, tuple) and len(v) in lengths and all(map(each, v)))
 
-    return Kind(words, holds)
+
+def _integers(words: str, least: int, most: int, lengths: range) -> Kind:
+    return _list(words, lengths, whole(least, most).holds)
 
 
 def sizes(dims: int, least: int = 1, most: int = MAX_WINDOW) -> Kind:
@@ -127,18 +124,13 @@ PARAMETER: Final = Kind(
     "floats that depend on parameters alone",
     lambda value: FLOAT.holds(value) and not value.of_record,
 )
-TENSORS: Final = Kind(
-    "a list of tensors",
-    lambda value: isinstance(value, tuple) and value != () and all(map(ANY.holds, value)),
-)
+TENSORS: Final = _list("a list of tensors", range(1, MAX_INTEGER), ANY.holds)
 
 #: Places along dimensions; null stands for a whole dimension.
-PLACES: Final = Kind(
+PLACES: Final = _list(
     "a list of null and integers that depend on parameters alone",
-    lambda value: (
-        isinstance(value, tuple)
-        and all(v is None or (INTEGERS.holds(v) and not v.of_record) for v in value)
-    ),
+    range(MAX_INTEGER),
+    lambda value: value is None or (INTEGERS.holds(value) and not value.of_record),
 )
 
 SCALAR: Final = real(-LARGEST, LARGEST)
@@ -169,11 +161,8 @@ PARTS: Final = _integers("a list of sizes above 0", 1, MAX_INTEGER, range(1, 257
 WINDOW: Final = _integers("1 to 3 sizes", 1, MAX_WINDOW, range(1, 4))
 PADDING: Final = _integers("1 to 3 sizes", 0, MAX_WINDOW, range(1, 4))
 IMAGE: Final = sizes(2, most=MAX_INTEGER)
-SCALES: Final = Kind(
+SCALES: Final = _list(
     f"two scales above 0, at most {MAX_WINDOW}",
-    lambda value: (
-        isinstance(value, tuple)
-        and len(value) == 2
-        and all(type(each) in (int, float) and 0 < each <= MAX_WINDOW for each in value)
-    ),
+    range(2, 3),
+    lambda value: value != 0 and real(0, MAX_WINDOW).holds(value),
 )
