@@ -47,7 +47,7 @@ def _scaled(x: Tensor, shape: Shape, *parameters: Tensor | None) -> None:
 
 
 def layer_norm(
-    x: Tensor, shape: Shape, weight: Tensor | None, bias: Tensor | None, eps: float
+    x: Tensor, shape: Shape, weight: Tensor | None, bias: Tensor | None, **_: object
 ) -> tuple[Tensor, ...]:
     """Return types and shapes of layer norm: normalised values, means and deviations."""
     batch = len(x.shape) - len(shape)
@@ -65,7 +65,7 @@ def group_norm(
     channels: int,
     area: int,
     groups: int,
-    eps: float,
+    **_: object,
 ) -> tuple[Tensor, ...]:
     """Return types and shapes of group norm: normalised values, means and deviations."""
     fits = x.shape[:2] == (batch, channels) and math.prod(x.shape[2:]) == area
@@ -82,8 +82,7 @@ def batch_norm(
     bias: Tensor | None,
     mean: Tensor,
     variance: Tensor,
-    momentum: float,
-    eps: float,
+    **_: object,
 ) -> tuple[Tensor, ...]:
     """Return the only result of batch norm that may be used: normalised values."""
     need(len(x.shape) > 1, "values of at least two dimensions")
@@ -158,20 +157,11 @@ def looked_up(table: Tensor, indices: Tensor, padding: int, **_: object) -> Tens
 # ----------------------------------------------------------------------------------- products
 
 
-def product(x: Tensor, other: Tensor) -> Tensor:
-    """Return type and shape of a product of matrices; raise NetworkError if they do not fit."""
-    return _product(x, other, 2)
+def product(x: Tensor, other: Tensor, *, dims: int = 2) -> Tensor:
+    """Return type and shape of a product of matrices; raise NetworkError if they do not fit.
 
-
-def products(x: Tensor, other: Tensor) -> Tensor:
-    """Return type and shape of a batched product: (b, n, m) times (b, m, p) gives (b, n, p).
-
-    Raise NetworkError if the types or shapes do not fit.
+    With ``dims`` 3 it is a batched product: (b, n, m) times (b, m, p) gives (b, n, p).
     """
-    return _product(x, other, 3)
-
-
-def _product(x: Tensor, other: Tensor, dims: int) -> Tensor:
     need(x.dtype == other.dtype, "matrices of one type")
     need(
         len(x.shape) == len(other.shape) == dims
@@ -205,14 +195,8 @@ def convolved(
     dims = len(stride)
     need(len(padding) == len(dilation) == len(output_padding) == dims, "lists of one length")
     need(len(x.shape) == len(weight.shape) == dims + 2, f"values of {dims + 2} dimensions")
-    into, out = (
-        (weight.shape[0], weight.shape[1] * groups)
-        if transposed
-        else (
-            weight.shape[1] * groups,
-            weight.shape[0],
-        )
-    )
+    own, others = weight.shape[0], weight.shape[1] * groups
+    into, out = (own, others) if transposed else (others, own)
     need(x.dtype == weight.dtype, "a kernel of the values' type")
     need(x.shape[1] == into and into % groups == out % groups == 0, "groups that fit the channels")
     _scaled(x, (out,), bias)

@@ -6,6 +6,7 @@ types and sizes of their arguments when they read and write memory. Operations t
 list are refused by name.
 """
 
+from functools import partial
 from typing import Final
 
 from . import layers, shapes
@@ -58,6 +59,7 @@ from .signatures import (
 )
 
 _HERE, _IF_SAID, _BOUND = DIM.or_else(0), FLAG.or_else(False), SCALAR.or_else(None)
+_PLACE, _FALSE, _END = POSITION.or_else(None), FALSE.or_else(False), real(-(1 << 31), 1 << 31)
 _OF_TYPE, _FLOATS = DTYPE.or_else(None).by_name(), FLOAT_TYPE.or_else(None).by_name()
 _LEARNT, _OVER = PARAMETER.or_null(), DIMS.or_null()
 _PAIRS = {"x": ANY, "other": ANY}
@@ -104,12 +106,7 @@ _ROWS: Final = {
     "permute": takes(shapes.permuted, x=ANY, dims=DIMS),
     "squeeze.dims": takes(shapes.squeezed, x=ANY, dims=DIMS),
     "slice.Tensor": takes(
-        shapes.sliced,
-        x=ANY,
-        dim=_HERE,
-        start=POSITION.or_else(None),
-        end=POSITION.or_else(None),
-        step=COUNT.or_else(1),
+        shapes.sliced, x=ANY, dim=_HERE, start=_PLACE, end=_PLACE, step=COUNT.or_else(1)
     ),
     "select.int": takes(shapes.selected, x=ANY, dim=DIM, index=POSITION),
     "index.Tensor": takes(shapes.indexed, SLOW, x=ANY, indices=PLACES),
@@ -119,23 +116,15 @@ _ROWS: Final = {
     "split_with_sizes": takes(shapes.split, 1, 256, x=ANY, sizes=PARTS, dim=_HERE),
     "constant_pad_nd": takes(shapes.padded, x=ANY, pad=PADS, value=SCALAR.or_else(0)),
     # elementwise
-    "relu": takes(shapes.same, x=NUMBERS),
+    **dict.fromkeys(("relu", "abs", "neg", "sign", "floor"), takes(shapes.same, x=NUMBERS)),
     "gelu": takes(shapes.same, SMOOTH, x=FLOAT, approximate=GELU.or_else("none").by_name()),
-    "sigmoid": takes(shapes.as_float, SMOOTH, x=NUMBERS),
-    "tanh": takes(shapes.as_float, SMOOTH, x=NUMBERS),
     "exp": takes(shapes.as_float, EXP, x=NUMBERS),
-    "log": takes(shapes.as_float, SLOW, x=NUMBERS),
-    "log1p": takes(shapes.as_float, SLOW, x=NUMBERS),
-    "sqrt": takes(shapes.as_float, SLOW, x=NUMBERS),
-    "rsqrt": takes(shapes.as_float, SMOOTH, x=NUMBERS),
-    "reciprocal": takes(shapes.as_float, SMOOTH, x=NUMBERS),
-    "erf": takes(shapes.as_float, SLOW, x=NUMBERS),
-    "sin": takes(shapes.as_float, SLOW, x=NUMBERS),
-    "cos": takes(shapes.as_float, SLOW, x=NUMBERS),
-    "abs": takes(shapes.same, x=NUMBERS),
-    "neg": takes(shapes.same, x=NUMBERS),
-    "sign": takes(shapes.same, x=NUMBERS),
-    "floor": takes(shapes.same, x=NUMBERS),
+    **dict.fromkeys(
+        ("log", "log1p", "sqrt", "erf", "sin", "cos"), takes(shapes.as_float, SLOW, x=NUMBERS)
+    ),
+    **dict.fromkeys(
+        ("sigmoid", "tanh", "rsqrt", "reciprocal"), takes(shapes.as_float, SMOOTH, x=NUMBERS)
+    ),
     "leaky_relu": takes(shapes.same, x=FLOAT, slope=SCALAR.or_else(0.01)),
     "elu": takes(
         shapes.same,
@@ -149,8 +138,7 @@ _ROWS: Final = {
     "clamp": takes(shapes.clamped, x=NUMBERS, least=_BOUND, most=_BOUND),
     "pow.Tensor_Scalar": takes(shapes.powered, SLOW, x=NUMBERS, exponent=real(-1024, 1024)),
     "logical_not": takes(shapes.as_bool, x=ANY),
-    "logical_and": takes(shapes.compared, **_PAIRS),
-    "logical_or": takes(shapes.compared, **_PAIRS),
+    **dict.fromkeys(("logical_and", "logical_or"), takes(shapes.compared, **_PAIRS)),
     "where.self": takes(shapes.chosen, condition=BOOLS, **_PAIRS),
     "minimum": takes(shapes.combined, x=NUMBERS, other=NUMBERS),
     "maximum": takes(shapes.combined, x=NUMBERS, other=NUMBERS),
@@ -221,24 +209,19 @@ _ROWS: Final = {
         layers.resized, x=FLOAT, size=IMAGE.or_null(), scales=SCALES.or_null()
     ),
     "upsample_bilinear2d.vec": takes(
-        layers.resized,
-        SMOOTH,
-        x=FLOAT,
-        size=IMAGE.or_null(),
-        corners=FLAG,
-        scales=SCALES.or_null(),
+        layers.resized, SMOOTH, x=FLOAT, size=IMAGE.or_null(), corners=FLAG, scales=SCALES.or_null()
     ),
     "embedding": takes(
         layers.looked_up,
         table=PARAMETER,
         indices=INTEGERS,
         padding=POSITION.or_else(-1),
-        by_frequency=FALSE.or_else(False),
-        sparse=FALSE.or_else(False),
+        by_frequency=_FALSE,
+        sparse=_FALSE,
     ),
     # products
     "mm": takes(layers.product, of_product, x=FLOAT, other=FLOAT),
-    "bmm": takes(layers.products, of_product, x=FLOAT, other=FLOAT),
+    "bmm": takes(partial(layers.product, dims=3), of_product, x=FLOAT, other=FLOAT),
     "addmm": takes(layers.product_plus, of_product, bias=FLOAT, x=FLOAT, other=FLOAT),
     "convolution": takes(
         layers.convolved,
@@ -258,11 +241,7 @@ _ROWS: Final = {
     "full_like": takes(shapes.filled_like, x=ANY, value=VALUE, dtype=_OF_TYPE),
     "scalar_tensor": takes(shapes.scalar, value=VALUE, dtype=_OF_TYPE),
     "arange.start_step": takes(
-        shapes.counted,
-        start=real(-(1 << 31), 1 << 31),
-        end=real(-(1 << 31), 1 << 31),
-        step=real(-(1 << 31), 1 << 31).or_else(1),
-        dtype=_OF_TYPE,
+        shapes.counted, start=_END, end=_END, step=_END.or_else(1), dtype=_OF_TYPE
     ),
 }
 
