@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..validation import Floats
 from .checking import NetworkCost, measure, target_of
-from .graph import LOSSES, RECORD, Graph, Limits, NetworkError, Reference, Tensor, need
+from .graph import LOSSES, Graph, Limits, NetworkError, Tensor, need
 from .parsing import parsed
 
 if TYPE_CHECKING:
@@ -154,16 +154,12 @@ class Network:
         """Return the outputs for records, shape (records, ...)."""
         import torch
 
-        from .interpreter import evaluate
+        from .interpreter import RecordLoss
 
         rows = torch.as_tensor(np.asarray(records, self.graph.record.dtype))
-        known = {Reference(name): torch.tensor(array) for name, array in self.arrays.items()}
+        loss = RecordLoss.of(self.graph, {n: torch.tensor(a) for n, a in self.arrays.items()})
         with torch.no_grad():
-            each = [
-                evaluate(self.graph, {**known, RECORD: row[None]}, [self.graph.output])[0][0]
-                for row in rows
-            ]
-            return torch.stack(each).numpy()
+            return torch.stack([loss.output({}, row)[0] for row in rows]).numpy()
 
     @property
     def vector(self) -> Floats:
@@ -184,8 +180,7 @@ class Network:
         named = zip(graph.parameters.items(), parts, strict=True)
         with np.errstate(all="ignore"):  # a number beyond four bytes becomes infinite: refused
             return cls(
-                graph,
-                {name: part.astype(t.dtype).reshape(t.shape) for (name, t), part in named},
+                graph, {name: part.astype(t.dtype).reshape(t.shape) for (name, t), part in named}
             )
 
     def with_arrays(self, arrays: Arrays) -> Self:
