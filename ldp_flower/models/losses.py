@@ -42,20 +42,14 @@ def _mean(each: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
 
 
 def _cross_entropy(
-    output: torch.Tensor,
-    classes: torch.Tensor,
-    known: torch.Tensor,
-    weights: torch.Tensor | None,
+    output: torch.Tensor, classes: torch.Tensor, known: torch.Tensor, weights: torch.Tensor | None
 ) -> torch.Tensor:
     """Return the mean cross-entropy. A place's loss is multiplied by the weight of its class."""
     return _mean(_cross_entropies(output, classes, weights), known)
 
 
 def _focal(
-    output: torch.Tensor,
-    classes: torch.Tensor,
-    known: torch.Tensor,
-    weights: torch.Tensor | None,
+    output: torch.Tensor, classes: torch.Tensor, known: torch.Tensor, weights: torch.Tensor | None
 ) -> torch.Tensor:
     """Return the mean focal loss with gamma 2 (Lin et al. 2017), with weights of classes."""
     missed = 1 - steady.exp(-_cross_entropies(output, classes, None))
@@ -63,10 +57,7 @@ def _focal(
 
 
 def _dice(
-    output: torch.Tensor,
-    classes: torch.Tensor,
-    known: torch.Tensor,
-    weights: torch.Tensor | None,
+    output: torch.Tensor, classes: torch.Tensor, known: torch.Tensor, weights: torch.Tensor | None
 ) -> torch.Tensor:
     """Return the mean over classes of the soft Dice loss, as MONAI's DiceLoss(softmax=True)."""
     number = output.shape[1]
