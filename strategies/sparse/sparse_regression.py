@@ -31,7 +31,7 @@ from ..forecasts.populations import (
 )
 from ..numerics.denoising import ridge_moments
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
-from ..runtime import Ask, Card, Cohort, Protocol, Run, TooFewReports, guarantees
+from ..runtime import Ask, Card, Cohort, Protocol, Run, ask_on, guarantees
 from ..runtime.at_node import AtNode
 from ..runtime.coefficients import MOST_OF_R2
 from ..runtime.result import HALF_WIDTH_95
@@ -243,15 +243,7 @@ class SparseRegression(AtNode, SparseWaves):
         unknown = np.isnan(found.std_error)
         errors = np.where(unknown, np.nanmax(found.std_error * units) / units, found.std_error)
         evidence.add(np.arange(self.dim), found.coef * units, (errors * units) ** 2)
-        return SparseResult(
-            coef=found.coef,
-            std_error=found.std_error,
-            intercept=found.intercept,
-            r2=found.r2,
-            r2_error=found.r2_error,
-            notes=found.notes,
-            inclusion=posterior(evidence).inclusion,
-        )
+        return SparseResult(**vars(found), inclusion=posterior(evidence).inclusion)
 
     def _compared(
         self, cohort: Cohort, result: SparseResult, size: float
@@ -275,9 +267,8 @@ class SparseRegression(AtNode, SparseWaves):
         spread = size * math.sqrt(dim * noise / self.samples_per_user)
         radius = _FARTHEST * math.hypot(factor * math.sqrt(square), spread)
         question = LocalCoefficients(np.zeros(self.dim), 0.0, _SMALL_RIDGE, 1.0, support)
-        try:
-            answer = yield Ask(cohort, question, self.randomizer(dim, radius))
-        except TooFewReports:
+        answer = yield from ask_on(Ask(cohort, question, self.randomizer(dim, radius)), True)
+        if answer is None:
             return result
         found, errors = answer.mean[:-1] / factor, answer.std_error[:-1] / factor
         length = float(found @ coef) / square
