@@ -1,7 +1,7 @@
 """Mean of users' vectors from one rotated coordinate per user: first its range, then its value."""
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from ldp_flower.randomizers import Estimate, HadamardResponse, SampledCoordinate
 from ldp_flower.randomizers.elementwise import padded_size
 from ldp_flower.randomness import KeyedRandom, derive
 
-from ..runtime import Ask, Cohort
+from ..runtime import Ask, Run
 from .scales import number_randomizer
 
 _WIDTH = 4.0  # smallest width of a bin, in standard deviations of the users
@@ -79,13 +79,14 @@ class CoordinateMean:
         ]
 
     def estimate(
-        self, cohorts: Sequence[Cohort], question: Question, salt: int
+        self, run: Run, num_users: int, question: Question
     ) -> Generator[Ask, Estimate, Estimate]:
-        """Ask one cohort for the range and one for numbers within it; return the mean.
+        """Ask ``num_users`` users of a run, some for the range and others for numbers within it.
 
-        The cohorts have the sizes that :meth:`sizes` returns.
+        Return the mean. The two cohorts have the sizes that :meth:`sizes` returns.
         """
-        words = KeyedRandom(derive(salt, cohorts[0].low)).words((1, self.dim))[0]
+        cohorts = run.cohorts(self.sizes(num_users))
+        words = KeyedRandom(derive(run.salt, cohorts[0].low)).words((1, self.dim))[0]
         signs = np.where(words >> np.uint64(63), 1.0, -1.0)
         *ranging, answering = cohorts
         midpoints, half = np.zeros(self.order), self.reach

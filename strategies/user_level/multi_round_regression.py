@@ -135,7 +135,6 @@ class MultiRoundRegression(SelectedRegression):
         theta[selected] = scale * point
         spread = math.sqrt(size / self.samples_per_user)
         estimator = CoordinateMean(self.epsilon, size, scale * error, scale * spread)
-        cohorts = run.cohorts(estimator.sizes(num_users))
-        found = yield from estimator.estimate(cohorts, Gradient(theta, selected), run.salt)
+        found = yield from estimator.estimate(run, num_users, Gradient(theta, selected))
         notes[:] = dict.fromkeys([*notes, *estimator.notes(num_users)])
         return Estimate(found.mean / scale, found.std_error / scale, found.count)

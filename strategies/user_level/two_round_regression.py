@@ -84,9 +84,8 @@ class TwoRoundRegression(SelectedRegression):
         spread = math.sqrt(size / max(self.samples_per_user - size - 1, 1))
         estimator = CoordinateMean(self.epsilon, size, 1.0, spread)
         notes += estimator.notes(run.num_unasked)
-        cohorts = run.cohorts(estimator.sizes(run.num_unasked))
         question = ResidualCoefficients(np.zeros(self.dim), np.ones(size), _PAPER_RIDGE, selected)
-        found = yield from estimator.estimate(cohorts, question, run.salt)
+        found = yield from estimator.estimate(run, run.num_unasked, question)
         return Fit(scale * found.mean, scale * found.std_error, 0.0)
 
     def _by_waves(self, run: Run, selected: Integers, scale: float) -> Generator[Ask, Any, Fit]:

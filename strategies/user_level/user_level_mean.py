@@ -182,9 +182,8 @@ class UserLevelMean(AtNode, FeatureStrategy[LinearResult]):
         root = math.sqrt(self.dim)
         spread = self.spread or self.bound * root / math.sqrt(self._samples_per_user)
         estimator = CoordinateMean(self.epsilon, self.dim, self.bound * root, spread)
-        cohorts = run.cohorts(estimator.sizes(run.num_users))
         question = Mean(np.zeros(self.dim))
-        found = yield from estimator.estimate(cohorts, question, run.salt)
+        found = yield from estimator.estimate(run, run.num_users, question)
         notes = estimator.notes(run.num_users)
         return LinearResult(coef=found.mean, std_error=found.std_error, notes=notes)
 
