@@ -30,7 +30,6 @@ from ..runtime import (
     LinearResult,
     Protocol,
     Run,
-    TooFewReports,
     ask_on,
     guarantees,
 )
@@ -206,11 +205,9 @@ class KnowledgeTransfer(SparseStrategy):
             return unknown
         question = LocalCoefficients(result.coef, 0.0, _RIDGE, 1.0, support)
         for silos in cohorts:
-            try:
-                answer = yield Ask(
-                    silos, question, ball_codebook(self.epsilon, len(support) + 1, radius)
-                )
-            except TooFewReports:
+            mechanism = ball_codebook(self.epsilon, len(support) + 1, radius)
+            answer = yield from ask_on(Ask(silos, question, mechanism), True)
+            if answer is None:
                 return unknown
             off, errors = np.abs(answer.mean[:-1]), answer.std_error[:-1]
             rough = float(np.linalg.norm(answer.mean) + np.linalg.norm(answer.std_error))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -267,25 +268,19 @@ class PeelingTransfer(PeelingDpIht):
 
     def protocol(self, run: Run) -> Protocol:
         """Train one teacher per silo, and return the student that learns from them."""
-        found: list[Floats] = []
-        errors: list[tuple[float, float]] = []
+        found: list[tuple[Floats, float, float]] = []
         for silo in run.cohorts([1] * run.num_users):
-            try:
-                teacher, *of_teacher = yield from self.descend(silo)
-            except TooFewReports:
-                continue  # the student uses the other silos' teachers
-            found.append(teacher)
-            errors.append((of_teacher[0], of_teacher[1]))
+            with suppress(TooFewReports):  # the student uses the other silos' teachers
+                found.append((yield from self.descend(silo)))
         if not found:
             raise TooFewReports(TooFew("No silo has answered.", "answers"))
-        teachers = np.array(found)
+        teachers, noises, errors = map(np.array, zip(*found, strict=True))
         # A teacher's noise is inversely proportional to its silo's number of records.
-        noises, of_each = np.array(errors).T[:, :, None]
-        weights = 1 / noises
+        weights = 1 / noises[:, None]
         kept = teachers != 0
         total, weight = (weights * teachers).sum(axis=0), (weights * kept).sum(axis=0)
         student = keep_largest(total, self.sparsity) / np.maximum(weight, weights.min())
-        squares = np.where(kept, (weights * of_each) ** 2, 0.0).sum(axis=0)
+        squares = np.where(kept, (weights * errors[:, None]) ** 2, 0.0).sum(axis=0)
         spread = np.sqrt(squares) / np.maximum(weight, weights.min())
         std_error = np.where(student != 0, spread, 0.0)
         return TransferResult(
