@@ -31,15 +31,19 @@ class NoisyLabels:
     narrow: NDArray[np.bool_]
     undone: NDArray[np.bool_]  # (rows,): True if clipping was corrected, at any bound
 
+    @classmethod
+    def none(cls, dim: int) -> "NoisyLabels":
+        """Return labels of no rows, to which the reports of rounds are added."""
+        numbers, truths = np.zeros(0), np.zeros(0, bool)
+        return cls(np.zeros((0, dim)), numbers, numbers, numbers, truths, truths)
+
     def plus(self, other: "NoisyLabels") -> "NoisyLabels":
         """Return the rows of both: these, followed by those of ``other``."""
         both = zip(vars(self).values(), vars(other).values(), strict=True)
         return NoisyLabels(*map(np.concatenate, both))
 
-    def whole(self) -> "NoisyLabels | None":
-        """Return the rows whose clipping was not corrected, or None if there are none."""
-        if self.undone.all():
-            return None
+    def whole(self) -> "NoisyLabels":
+        """Return the rows whose clipping was not corrected."""
         return NoisyLabels(*(values[~self.undone] for values in vars(self).values()))
 
     def on_one_scale(self, scale: float) -> "NoisyLabels":
@@ -128,9 +132,7 @@ class LabelFit:
     std_error: Floats  # (dim,): standard errors of the coefficients
     intercept: float
     is_askew: bool  # True if narrow rows contradict the others: residuals are not around 0
-    scale: (
-        float  # factor for the labels of rows that are not narrow, by comparison with narrow ones
-    )
+    scale: float  # factor for the labels of wide rows, by comparison with narrow ones
     residual: float  # root mean square of the residuals expected of new labels
     notes: list[str]  # about rows with very small weights
 

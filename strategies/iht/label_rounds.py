@@ -89,7 +89,7 @@ class LabelRounds:
         self._is_printed = strategy.method == "paper"
         self._shows_residuals = not self._is_printed and has_known_noise(strategy.randomizer(1.0))
         self._coef, self._offset = np.zeros(strategy.dim), 0.0
-        self._known: NoisyLabels | None = None
+        self._known = NoisyLabels.none(strategy.dim)
         self._fit: LabelFit
         self._is_left = False  # True if the last round found significant coefficients
 
@@ -121,13 +121,13 @@ class LabelRounds:
         if size := self._size_again():
             law = yield from self._ask_law(size)
             ratio = law.root_mean_square / residual if law.spread < _MAX_KNOWN_ERROR else 1.0
-            if ratio > _CONTRADICTION_RATIO:
-                self._known = None  # the first round's bound was too small
+            if ratio > _CONTRADICTION_RATIO:  # the first round's bound was too small
+                self._known = NoisyLabels.none(self._strategy.dim)
             if max(ratio, 1 / ratio) > _CONTRADICTION_RATIO:
                 residual = law.root_mean_square
         is_around_zero = law.is_around_zero and first.may_have_a_mean
         if not is_around_zero:
-            self._keep_whole()
+            self._known = self._known.whole()  # drops what was corrected as if around 0
         for left in range(rounds, 0, -1):
             if is_around_zero:
                 bound = min(_CLIP * residual, self._most)
@@ -137,14 +137,10 @@ class LabelRounds:
             yield from self._round(self._run.num_unasked // left, clip)
             if is_around_zero and self._fit.is_askew:
                 is_around_zero = False
-                self._keep_whole()
-            elif is_around_zero and self._known is not None:
+                self._known = self._known.whole()
+            elif is_around_zero:
                 self._known = self._known.on_one_scale(self._fit.scale)
             residual = self._fit.residual
-
-    def _keep_whole(self) -> None:
-        """Drop the reports whose clipping was corrected as if residuals were around 0."""
-        self._known = self._known.whole() if self._known is not None else None
 
     def _of_classes(self, law: LawOfSizes) -> Generator[Ask, Any, LinearResult]:
         """Query all remaining users for their class, without clipping, and return the fit."""
@@ -248,14 +244,10 @@ class LabelRounds:
             np.full(len(y), clip.narrow),
             np.full(len(y), clip.around_zero is not None),
         )
-        known = asked if self._known is None else self._known.plus(asked)
-        fit = known.fit(
-            self._strategy.sparsity,
-            self._strategy.solver,
-            residual or 0.0,
-            centred=not self._is_printed,
-        )
-        self._known, self._fit = known, fit
+        self._known = self._known.plus(asked)
+        sparsity, solver = self._strategy.sparsity, self._strategy.solver
+        fit = self._known.fit(sparsity, solver, residual or 0.0, centred=not self._is_printed)
+        self._fit = fit
         self._coef, self._offset = fit.coef, fit.intercept
         # standard deviation of the predictions
         self._signal = float(np.std(x @ fit.coef)) if len(x) else 0.0
