@@ -45,10 +45,8 @@ class LineOfSteps:
 
         ``uncertain`` is the relative error of the curvature in each coordinate.
         """
-        positions, asked = (
-            np.array(self.positions),
-            np.flatnonzero(self.variances[-1][:-1] < np.inf),
-        )
+        positions = np.array(self.positions)
+        asked = np.flatnonzero(self.variances[-1][:-1] < np.inf)
 
         def distances(zero: Zero) -> Floats:
             apart = positions - self.kept(zero, asked)

@@ -88,9 +88,8 @@ class OneRecord:
         self._name, self._link = link, LINKS[link]
         self._numbers = self._link.largest_score == math.inf  # False: targets are classes
         self._curvature = self._link.curvature if self._numbers else _CURVATURE
-        self._steps = LineOfSteps(
-            sparsity, LEFT if self._numbers else LEFT[-2:]
-        )  # with classes, gradients are not linear in the coefficients
+        # With classes, gradients are not linear in the coefficients.
+        self._steps = LineOfSteps(sparsity, LEFT if self._numbers else LEFT[-2:])
         self._asked = np.arange(dim)  # features in the next gradients
         self._centre = np.zeros(dim)  # estimated mean of the rows
         self._mean = 0.0  # estimated mean of the targets
