@@ -15,12 +15,10 @@ logger = logging.getLogger("flwr")
 _NO_SIGNAL = (
     "No signal was proved: the mean updates could be the noise of their randomizer alone. That "
     "does not mean that nothing was learned: at epsilon 1 this test misses most models that "
-    "learned (110 of 150; 53 at epsilon 2, 5 at 4)."
-)
-_WHAT_TO_DO = (
-    "A node where training fails, or leaves the model as it is, reports an update of 0 and says "
-    "so in its own log. If training works, try the model on public data before it is used; more "
-    "nodes, fewer parameters or a larger epsilon would show whether it has learnt anything."
+    "learned (110 of 150; 53 at epsilon 2, 5 at 4). A node where training fails, or leaves the "
+    "model as it is, reports an update of 0 and says so in its own log. If training works, try the "
+    "model on public data before it is used; more nodes, fewer parameters or a larger epsilon "
+    "would show whether it has learnt anything."
 )
 
 # Significance level of each test; there are three tests per round.
@@ -99,7 +97,7 @@ class Signal:
         """
         if self.found:
             return []
-        note = f"{_NO_SIGNAL} {_WHAT_TO_DO}"
+        note = _NO_SIGNAL
         if spared:
             note += (
                 f" The run was ended: the model is the initial one, and {spared} nodes were not "
