@@ -196,6 +196,24 @@ def _read(array: Array, wanted: Tensor) -> NDArray[Any]:
         raise MessageError("Expected the trained parameters of this network.") from error
 
 
+#: Words of a statement on the privacy cost, by the protected unit: what is protected, what is
+#: clipped, what is charged, and when a person is protected less.
+_STATED = {
+    "record": (
+        "is one record of one silo, any two values of it, absent ones included",
+        "a record's gradient",
+        "The silo's ledger",
+        "several records",
+        "k records",
+    ),
+    "user": (
+        "are all records of one user of one silo, against any others and any number of them",
+        "the mean gradient of a user's records",
+        "Each user's account",
+        "records in several silos",
+        "k silos",
+    ),
+}
 _COLOURS = (charts.BLUE, charts.GREEN, charts.PURPLE, charts.RED)
 
 
@@ -302,26 +320,9 @@ class RecordDpSgdResult(Result):
     def _statement(self) -> list[str]:
         """Return sentences on the privacy cost that the accountant computed."""
         done = max(self._rounds, default=0)
-        rounds = (
-            f"{done} of {self.planned_rounds} rounds"
-            if done < self.planned_rounds
-            else (f"all {self.planned_rounds} rounds")
-        )
-        of_users = self.unit == "user"
-        protected = (
-            "are all records of one user of one silo, against any others and any number of them"
-            if of_users
-            else "is one record of one silo, any two values of it, absent ones included"
-        )
-        gradient = "the mean gradient of a user's records" if of_users else "a record's gradient"
-        account = "Each user's account" if of_users else "The silo's ledger"
-        several = (
-            "A person with records in several silos is protected less: with k silos, at k times "
-            "the epsilon and a larger delta."
-            if of_users
-            else "A person with several records is protected less: with k records, at k times "
-            "the epsilon and a larger delta."
-        )
+        part = f"{done} of" if done < self.planned_rounds else "all"
+        rounds = f"{part} {self.planned_rounds} rounds"
+        protected, gradient, account, several, number = _STATED[self.unit]
         return [
             f"The accountant's statement: protected {protected}. Over {rounds} together the "
             f"answers of a silo cost each of its {self.unit}s epsilon {self.epsilon:.4g} at delta "
@@ -332,5 +333,6 @@ class RecordDpSgdResult(Result):
             "composed by privacy loss distributions (Google's dp-accounting), rounded up. "
             f"{account} was charged with the whole plan, epsilon {self.planned_epsilon:g}, before "
             "the first answer left.",
-            several,
+            f"A person with {several} is protected less: with {number}, at k times the epsilon and "
+            "a larger delta.",
         ]
