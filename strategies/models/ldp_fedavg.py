@@ -20,7 +20,7 @@ from ldp_flower.validation import Count, Positive, check_integer, check_number, 
 
 from ..forecasts.populations import features_of
 from ..numerics.step_sizes import NoisyDescent
-from ..runtime import Ask, Card, LdpStrategy, Protocol, Result, Run, TooFewReports
+from ..runtime import Ask, Card, LdpStrategy, Protocol, Result, Run, TooFewReports, ask_on
 from ..runtime.at_node import AtNode
 from ..runtime.population import SizeOnlyPopulation, fewest_users
 from ..runtime.run import Arguments
@@ -299,8 +299,11 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
             self.optimizer = ServerOptimizer.of(self.optimizer)
         if self.noise == "user":
             self._reporting(1)  # raises an error now if epsilon is invalid
+        elif self.network is None:
+            raise ValueError(f"Expected a network with noise={self.noise!r}, got None.")
         else:
-            self._check_at_node()
+            where = f"with noise={self.noise!r}, where all users answer steps of a fitted length"
+            check_unused(self, where, *_NOT_AT_NODE)
         if self.trainable is not None:
             self.trainable = check_trainable(self.trainable)
         if self.network is None:
@@ -321,13 +324,6 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
                     f"Expected {name} to be a name that no other record has, got "
                     f"{getattr(self, name)!r}."
                 )
-
-    def _check_at_node(self) -> None:
-        """Raise ValueError without a network, or if an argument has no effect on nodes' sums."""
-        if self.network is None:
-            raise ValueError(f"Expected a network with noise={self.noise!r}, got None.")
-        where = f"with noise={self.noise!r}, where all users answer steps of a fitted length"
-        check_unused(self, where, *_NOT_AT_NODE)
 
     @property
     def fewest_nodes(self) -> int:
@@ -512,14 +508,9 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         for number, cohort in enumerate(run.cohorts(schedule.sizes), 1):
             model = with_parameters(initial, descent.position, trained.names)
             message = self._message(number, model, run.arguments)
-            try:
-                answer = yield Ask(cohort, question, reporting.randomizer, content=message)
-            except TooFewReports:
-                if number == 1:
-                    raise
-                if self.sparsity:
-                    estimate = keep_largest(descent.estimate, self.sparsity)
-                    run.estimate = with_parameters(initial, estimate, trained.names)
+            ask = Ask(cohort, question, reporting.randomizer, content=message)
+            answer = yield from ask_on(ask, number > 1)
+            if answer is None:
                 break
             update = answer.mean
             deviation = reporting.radius * math.sqrt(reporting.noise / answer.count)
@@ -531,25 +522,22 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
                 descent.reset()
                 run.estimate = initial
                 break
-            moves = moved and moved(number, descent.position, update) - descent.position
-            direction = update if moves is None else moves
+            position = descent.position
+            direction = moved(number, position, update) - position if moved else update
             descent.follow(update, deviation, direction)
-            estimate = descent.estimate
-            if self.sparsity and number == len(schedule.steps):
-                estimate = keep_largest(estimate, self.sparsity)
+            run.estimate = with_parameters(initial, descent.estimate, trained.names)
+        if self.sparsity and not ended:
+            estimate = keep_largest(descent.estimate, self.sparsity)
             run.estimate = with_parameters(initial, estimate, trained.names)
         assert run.estimate is not None
+        spared = sum(schedule.sizes[number:]) if ended else 0
         return FedAvgResult(
             model=run.estimate,
             noise_to_signal=schedule.noise_to_signal,
             path_length=math.nan if moved else sum(descent.steps) * reporting.radius,
             noise=math.nan if moved else descent.noise,
             text="" if self.network is None else self.network.graph.to_text(),
-            notes=[
-                *trained.notes,
-                *notes,
-                *signal.notes(sum(schedule.sizes[number:]) if ended else 0),
-            ],
+            notes=[*trained.notes, *notes, *signal.notes(spared)],
         )
 
     def _of_nodes(self, run: Run) -> Protocol:
@@ -612,10 +600,8 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         """Raise TooFewReports if users or nodes are too few for sums with this noise."""
         assert self.network is not None
         budget, dim = Budget.of(run, self.delta), self.network.num_trainable
-        few = self._too_few(run.num_users)
-        if few is None and not self.force:
-            few = networks.too_few(budget, dim, REFUSE_ABOVE)
-        if few is not None:
+        most = math.inf if self.force else REFUSE_ABOVE
+        if few := self._too_few(run.num_users) or networks.too_few(budget, dim, most):
             raise TooFewReports(few)
 
     def check_census(self, run: Run) -> None:
