@@ -112,9 +112,8 @@ class RecordNoise:
     def expectation(self) -> Expectation:
         """Return the expected noise-to-signal ratio q, computed by the accountant's numbers."""
         plan, ratio = self.plan, self.of_the_run
-        spread = HALF_WIDTH_80 * math.sqrt(
-            0.5 / self.dim
-        )  # relative spread of the norm of d normals
+        # relative spread of the norm of d normals
+        spread = HALF_WIDTH_80 * math.sqrt(0.5 / self.dim)
         all_steps = plan.num_rounds * plan.steps
         rounds = sorted({1, -(-plan.num_rounds // 2), plan.num_rounds})
         spent = ", ".join(f"{plan.epsilon_after(each):.3g} after round {each}" for each in rounds)

@@ -99,9 +99,8 @@ def expected(schedule: Schedule, reporting: Reporting) -> Expectation:
     It is the length of the noise if every mean update had length 1.
     """
     ratio = schedule.noise_to_signal
-    spread = HALF_WIDTH_80 * math.sqrt(
-        0.5 / reporting.dim
-    )  # relative spread of the norm of d normals
+    # relative spread of the norm of d normals
+    spread = HALF_WIDTH_80 * math.sqrt(0.5 / reporting.dim)
     judged = (
         f"Above {WARN_ABOVE} expect a poor model. A smaller q does not promise a good one: at q = "
         ".06 rows with small gradients had an accuracy of .50, and nodes with rows of one class "
