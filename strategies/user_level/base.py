@@ -16,7 +16,7 @@ from ldp_flower.questions import SELECTORS, ResidualOctave
 from ldp_flower.questions.sparse import keep_largest
 from ldp_flower.randomizers import Estimate, SubsetSelection, ball_codebook
 from ldp_flower.refusals import TooFew
-from ldp_flower.validation import Count, Floats, Positive, check_choice, check_integer, check_unused
+from ldp_flower.validation import Count, Positive, check_choice, check_integer, check_unused
 
 from ..forecasts import lower_bounds
 from ..forecasts.populations import (
@@ -35,15 +35,6 @@ from ..subprotocols.octaves import Size, ask_size, size_askers
 from ..subprotocols.vote import ask_vote, best_vote, typical_score
 
 Integers = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Fit:
-    """Coefficients of the selected variables, with their standard errors and an intercept."""
-
-    coef: Floats
-    std_error: Floats
-    intercept: float
 
 
 _VOTERS = 0.5  # share of the users who vote
@@ -118,8 +109,8 @@ class SelectedRegression(SparseStrategy):
     @abstractmethod
     def _regress(
         self, run: Run, selected: Integers, scale: Size, notes: list[str]
-    ) -> Generator[Ask, Any, Fit]:
-        """Query users and return the coefficients of the selected variables.
+    ) -> Generator[Ask, Any, LinearResult]:
+        """Query users and return the coefficients of the selected variables, and an intercept.
 
         ``scale`` is the size of the targets. Notes for the result are appended to ``notes``.
         """

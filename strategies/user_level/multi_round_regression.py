@@ -13,11 +13,11 @@ from ldp_flower.questions.sparse import project_on_ball
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Count, Floats, check_choice
 
-from ..runtime import Ask, Card, Run, TooFewReports, guarantees
+from ..runtime import Ask, Card, LinearResult, Run, TooFewReports, guarantees
 from ..runtime.coefficients import Method
 from ..subprotocols.coordinate_mean import CoordinateMean
 from ..subprotocols.octaves import Size
-from .base import Fit, Integers, SelectedRegression
+from .base import Integers, SelectedRegression
 
 # Largest step size, in units of the inverse of the largest curvature. That is 1 for unit features.
 _MAX_STEP = 1.0
@@ -83,7 +83,7 @@ class MultiRoundRegression(SelectedRegression):
 
     def _regress(
         self, run: Run, selected: Integers, scale: Size, notes: list[str]
-    ) -> Generator[Ask, Any, Fit]:
+    ) -> Generator[Ask, Any, LinearResult]:
         size, unit = len(selected), scale.value
         steps = max(1, min(self.num_steps, run.num_unasked // (2 * self.min_reports)))
         x, average = np.zeros(size), np.zeros(size)
@@ -114,7 +114,7 @@ class MultiRoundRegression(SelectedRegression):
         noise = np.sqrt(np.sum((average_weights[:, None] * errors) ** 2, axis=0))
         # the last move is included, since steps of this size do not suit all features
         std_error = np.hypot(noise, moved)
-        return Fit(unit * average, unit * std_error, 0.0)
+        return LinearResult(coef=unit * average, std_error=unit * std_error)
 
     def _gradient(
         self,

@@ -11,11 +11,11 @@ from ldp_flower.questions import LocalCoefficients, ResidualCoefficients
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import ridge_moments
-from ..runtime import Ask, Card, Run, guarantees
+from ..runtime import Ask, Card, LinearResult, Run, guarantees
 from ..subprotocols.coordinate_mean import CoordinateMean
 from ..subprotocols.octaves import Size
 from ..subprotocols.waves import mean_by_waves
-from .base import Fit, Integers, SelectedRegression
+from .base import Integers, SelectedRegression
 
 _PAPER_RIDGE = 1e-3  # penalty that makes least squares defined for users with few rows
 # Largest penalty of the local regressions. The penalty is columns over rows if that is smaller.
@@ -66,7 +66,7 @@ class TwoRoundRegression(SelectedRegression):
 
     def _regress(
         self, run: Run, selected: Integers, scale: Size, notes: list[str]
-    ) -> Generator[Ask, Any, Fit]:
+    ) -> Generator[Ask, Any, LinearResult]:
         """Ask successive cohorts (waves) of all remaining users for their local ridge coefficients.
 
         Users report these, and an intercept, minus the current estimate. Return the mean, corrected
@@ -79,16 +79,18 @@ class TwoRoundRegression(SelectedRegression):
 
     def _by_coordinates(
         self, run: Run, selected: Integers, scale: float, notes: list[str]
-    ) -> Generator[Ask, Any, Fit]:
+    ) -> Generator[Ask, Any, LinearResult]:
         size = len(selected)
         spread = math.sqrt(size / max(self.samples_per_user - size - 1, 1))
         estimator = CoordinateMean(self.epsilon, size, 1.0, spread)
         notes += estimator.notes(run.num_unasked)
         question = ResidualCoefficients(np.zeros(self.dim), np.ones(size), _PAPER_RIDGE, selected)
         found = yield from estimator.estimate(run, run.num_unasked, question)
-        return Fit(scale * found.mean, scale * found.std_error, 0.0)
+        return LinearResult(coef=scale * found.mean, std_error=scale * found.std_error)
 
-    def _by_waves(self, run: Run, selected: Integers, scale: float) -> Generator[Ask, Any, Fit]:
+    def _by_waves(
+        self, run: Run, selected: Integers, scale: float
+    ) -> Generator[Ask, Any, LinearResult]:
         """Return the fit: the mean of users' own coefficients and intercepts, found by waves."""
         size, rows = len(selected) + 1, self.samples_per_user
         ridge = min(_MOST_RIDGE, size / rows)
@@ -109,4 +111,5 @@ class TwoRoundRegression(SelectedRegression):
             factor=factor,
             factor_error=ridge / (ridge + _WEAK),
         )
-        return Fit(found.mean[:-1], found.std_error[:-1], float(found.mean[-1]))
+        coef, std_error = found.mean[:-1], found.std_error[:-1]
+        return LinearResult(coef=coef, std_error=std_error, intercept=float(found.mean[-1]))
