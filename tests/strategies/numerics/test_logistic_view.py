@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from ldp_flower.strategies.sparse.sparse_regression import (
+from ldp_flower.strategies.numerics.logistic_view import (
     as_logistic,
     logistic_std_error,
     logistic_unexplained,
