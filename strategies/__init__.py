@@ -32,7 +32,7 @@ from .collect_once.smooth_glm import SmoothGlm as SmoothGlm
 from .iht.label_ldp_iht import LabelLdpIht as LabelLdpIht
 from .iht.ldp_iht import LdpIht as LdpIht
 from .iht.non_interactive_iht import NonInteractiveIht as NonInteractiveIht
-from .models.ldp_fedavg import FedAvgResult as FedAvgResult
+from .models.fedavg_result import FedAvgResult as FedAvgResult
 from .models.ldp_fedavg import LdpFedAvg as LdpFedAvg
 from .models.network_rounds import RecordDpSgdResult as RecordDpSgdResult
 from .models.record_dp_sgd import RecordDpSgd as RecordDpSgd

@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, replace
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
@@ -12,7 +12,6 @@ from flwr.serverapp.strategy import FedAvg
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.guarantee.training import NETWORK, RIDER, LocalTraining, with_parameters
 from ldp_flower.models import Network
-from ldp_flower.presentation import charts
 from ldp_flower.presentation.words import counted
 from ldp_flower.questions.sparse import keep_largest
 from ldp_flower.refusals import Reason, TooFew
@@ -20,74 +19,20 @@ from ldp_flower.validation import Count, Positive, check_integer, check_number, 
 
 from ..forecasts.populations import features_of
 from ..numerics.step_sizes import NoisyDescent
-from ..runtime import Ask, Card, LdpStrategy, Protocol, Result, Run, TooFewReports, ask_on
+from ..runtime import Ask, Card, LdpStrategy, Protocol, Run, TooFewReports, ask_on
 from ..runtime.at_node import AtNode
 from ..runtime.population import SizeOnlyPopulation, fewest_users
 from ..runtime.run import Arguments
 from ..sums import networks
 from ..sums.budget import Budget
+from .fedavg_result import FedAvgResult
 from .record_dp_sgd import linear_network
 from .schedule import LONGEST_STEP, REFUSE_ABOVE, WARN_ABOVE, Reporting, Schedule, expected
 from .server_optimizer import ServerOptimizer
 from .signal import Signal
 from .trained import Trained, check_trainable
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 logger = logging.getLogger("flwr")
-
-
-@dataclass(repr=False, kw_only=True)
-class FedAvgResult(Result):
-    """A trained model.
-
-    Attributes
-    ----------
-    model : ArrayRecord
-        The trained model (also as ``arrays``): the initial arrays with the trained parameters.
-        Arrays that are not trained are unchanged.
-    noise_to_signal : float
-        The rule of thumb q = sqrt(d c / n), for d parameters and n users. Above 0.6 the noise is
-        too large. Below 0.6 the quality of a model also depends on its data.
-    path_length : float
-        Sum of the lengths of the steps if every mean update had norm 1; NaN if an optimizer
-        determined the steps.
-    noise : float
-        Standard deviation of the accumulated noise of all steps, per parameter. In a linear model
-        with rows of norm 1, this is also the noise of a logit. The effect of a noisy step on later
-        steps is not included. NaN if an optimizer determined the steps.
-    text : str
-        The network, as :meth:`ldp_flower.models.Graph.to_text` writes it; empty without a network.
-    """
-
-    model: ArrayRecord
-    noise_to_signal: float
-    path_length: float
-    noise: float
-    text: str = ""
-
-    def __post_init__(self) -> None:
-        self.arrays = self.model
-
-    @property
-    def network(self) -> Network | None:
-        """The trained network; None if an app's own model was trained."""
-        return networks.network_of(self.text, self.model) if self.text else None
-
-    def _draw(self, axes: "Axes") -> None:
-        super()._draw(axes)
-        if math.isfinite(self.noise):
-            label = "noise of a parameter"
-            axes.axvline(self.noise, color=charts.RED, ls="--", lw=1, label=label)
-            axes.legend()
-
-    def _findings(self) -> list[str]:
-        text = f"noise to signal q = {self.noise_to_signal:.2g} (of use up to 0.6)"
-        if math.isfinite(self.noise):
-            text += f", path length {self.path_length:.3g}, noise per parameter {self.noise:.2g}"
-        return [text]
-
 
 # Reasons why arguments of FedAvg are refused.
 _WEIGHTS = "weights are data of the nodes and do not leave them; all updates count the same."
