@@ -34,8 +34,8 @@ from .iht.ldp_iht import LdpIht as LdpIht
 from .iht.non_interactive_iht import NonInteractiveIht as NonInteractiveIht
 from .models.fedavg_result import FedAvgResult as FedAvgResult
 from .models.ldp_fedavg import LdpFedAvg as LdpFedAvg
-from .models.network_rounds import RecordDpSgdResult as RecordDpSgdResult
 from .models.record_dp_sgd import RecordDpSgd as RecordDpSgd
+from .models.record_result import RecordDpSgdResult as RecordDpSgdResult
 from .models.trained import trainable_of as trainable_of
 from .recurring.series import Series as Series
 from .recurring.series_result import SeriesResult as SeriesResult

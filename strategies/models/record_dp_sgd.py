@@ -14,9 +14,7 @@ from ldp_flower.guarantee.budget import UNITS
 from ldp_flower.guarantee.training import NetworkRound
 from ldp_flower.models import Graph, Network
 from ldp_flower.models.graph import Operation, Reference, Tensor
-from ldp_flower.presentation import words
 from ldp_flower.presentation.words import counted
-from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import check_choice, check_integer, check_unused
@@ -25,124 +23,15 @@ from ..forecasts.populations import features_of
 from ..runtime import Asked, Card, LdpStrategy, Run, TooFewReports, ask_on
 from ..runtime.facts import PrivacySpent
 from ..runtime.prints import LATER, Print, printed
-from ..runtime.result import HALF_WIDTH_80
 from ..runtime.run import Arguments
 from ..sums.networks import arrays_of, network_of
-from .network_rounds import NetworkAsk, PlanEnd, RecordDpSgdResult
-from .schedule import LONGEST_PATH, LONGEST_STEP
+from .network_rounds import NetworkAsk, PlanEnd
+from .record_noise import RecordNoise
+from .record_result import RecordDpSgdResult
 
-#: Values of q above which a run warns and is refused. Linear models of digits
-#: (simulations/studies/silo_records, five splits) lost at most .02 of their accuracy at q up to .1,
-#: lost .08 to .40 at q of .15 to .32, and reached .17 at q of .94 (a guess: .10). On breast cancer
-#: mean accuracies from q = .26 on are between .73 and .85, with standard deviations up to .20.
-WARN_ABOVE, REFUSE_ABOVE = 0.1, 1.0
-#: Length of the accumulated noise of all steps with the default learning rate. Chosen on linear
-#: models of digits and breast cancer and a small convolutional network of digits, at epsilon 1 and
-#: 4, judged on wines and other splits.
-_NOISE = 7.0
+logger = logging.getLogger("flwr")
+
 _USUAL_RATE_OF_ADAM = 0.1
-
-
-@dataclass(frozen=True)
-class RecordNoise:
-    """Noise of a training plan, given the numbers of silos and records."""
-
-    plan: DpSgdPlan  # noise, sampling rate, steps and rounds
-    dim: int  # number of trained parameters
-    silos: int  # number of silos
-    units: float  # total number of records of all silos, or of users if users are protected
-
-    @property
-    def of_a_sum(self) -> float:
-        """Signal-to-noise ratio of a parameter in a silo's sum of one step, at most.
-
-        It is reached if all gradients are the same.
-        """
-        drawn = self.plan.sampling_rate * self.units / self.silos
-        return drawn / (self.plan.noise_multiplier * math.sqrt(self.dim))
-
-    @property
-    def of_the_run(self) -> float:
-        """The rule of thumb q: norm of the noise over the largest norm of the mean gradient.
-
-        The mean is over all silos and all steps.
-        """
-        steps = self.plan.num_rounds * self.plan.steps
-        return 1 / (self.of_a_sum * math.sqrt(self.silos * steps))
-
-    @property
-    def learning_rate(self) -> float:
-        """Default learning rate of ``"sgd"``: the accumulated noise has a length of 7 at most."""
-        steps = self.plan.num_rounds * self.plan.steps
-        path = min(LONGEST_PATH, _NOISE / self.of_the_run)
-        return min(path / steps, LONGEST_STEP) / self.plan.max_grad_norm
-
-    def sentence(self) -> str:
-        """Return a sentence on the noise-to-signal ratio q, with the numbers that q is made of."""
-        return (
-            f"Noise to signal q = {self.of_the_run:.2g} for {counted(self.dim, 'parameter')}, "
-            f"{counted(self.silos, 'silo')} and {counted(round(self.units), self.plan.unit)} in all"
-        )
-
-    def refusal(self) -> TooFew | None:
-        """Return a TooFew if noise would drown the network (q above 1), or None."""
-        if (ratio := self.of_the_run) <= REFUSE_ABOVE:
-            return None
-        enough = math.ceil(self.units * ratio / REFUSE_ABOVE)
-        fewer = math.floor(self.dim * (REFUSE_ABOVE / ratio) ** 2)
-        parameters = f", or {counted(fewer, 'parameter')} (trainable=)" if fewer else ""
-        each = words.number(float(self.units / self.silos))
-        return TooFew(
-            f"The noise would drown the network: {self.sentence()}, above {REFUSE_ABOVE:g}.",
-            "noise",
-            advice=f"Enough would be {enough:,} {self.plan.unit}s in all{parameters}, or a larger "
-            f"epsilon; got {counted(self.silos, 'silo')} of {each} {self.plan.unit}s. force=True "
-            "tries anyway.",
-        )
-
-    def warning(self) -> list[str]:
-        """Return a list with a note if the noise will cost accuracy, or an empty list."""
-        if self.of_the_run <= WARN_ABOVE:
-            return []
-        return [
-            f"{self.sentence()}: above {WARN_ABOVE:g}, expect a loss of accuracy, which grows with "
-            "q."
-        ]
-
-    def expectation(self) -> Expectation:
-        """Return the expected noise-to-signal ratio q, computed by the accountant's numbers."""
-        plan, ratio = self.plan, self.of_the_run
-        # relative spread of the norm of d normals
-        spread = HALF_WIDTH_80 * math.sqrt(0.5 / self.dim)
-        all_steps = plan.num_rounds * plan.steps
-        rounds = sorted({1, -(-plan.num_rounds // 2), plan.num_rounds})
-        spent = ", ".join(f"{plan.epsilon_after(each):.3g} after round {each}" for each in rounds)
-        return Expectation(
-            error="network's noise q, in lengths of the largest mean gradient",
-            value=ratio,
-            low=ratio * max(1 - spread, 0.0),
-            high=ratio * (1 + spread),
-            rounds=plan.num_rounds,
-            randomizers=(
-                RecordGaussian(  # states the cost and the size of an answer
-                    plan.epsilon, self.dim, plan.max_grad_norm, plan.delta, plan.num_rounds
-                ),
-            ),
-            assumes=(
-                f"{counted(self.dim, 'parameter')} are trained, in {all_steps} steps: "
-                f"{counted(plan.num_rounds, 'round')} of {plan.steps}, sampling rate "
-                f"{plan.sampling_rate:g}.",
-                f"Every silo has {words.number(float(self.units / self.silos))} {plan.unit}s.",
-            ),
-            notes=(
-                f"Noise multiplier {plan.noise_multiplier:.3g}; epsilon at delta {plan.delta:g}: "
-                f"{spent}.",
-                "In one silo's sum of one step, the signal of a parameter is at most "
-                f"{self.of_a_sum:.2g} standard deviations of the noise.",
-                f"Above q = {WARN_ABOVE:g} expect a loss of accuracy. A plan does not know how "
-                "well the network would do without privacy.",
-            ),
-        )
 
 
 def linear_network(parameters: int) -> Network:
@@ -153,8 +42,6 @@ def linear_network(parameters: int) -> Network:
     graph = Graph(record, {"weight": weight}, (product,), Reference(0), "mse")
     return Network(graph, {"weight": np.zeros((parameters, 1), np.float32)})
 
-
-logger = logging.getLogger("flwr")
 
 _USUAL_DELTA, _USUAL_ROUNDS = 1e-5, 20  # in a plan for which no strategy was constructed
 _CHARGED = "The ledger of {} that has answered is charged the whole plan: epsilon {:g}, delta {:g}."

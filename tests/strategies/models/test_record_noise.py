@@ -10,7 +10,8 @@ from ldp_flower.clients import NetworkClientApp
 from ldp_flower.planning import WouldRefuse
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.strategies import RecordDpSgd, Result
-from ldp_flower.strategies.models.record_dp_sgd import RecordNoise, linear_network
+from ldp_flower.strategies.models.record_dp_sgd import linear_network
+from ldp_flower.strategies.models.record_noise import RecordNoise
 
 PLAN = {"epsilon": 2.0, "delta": 1e-5, "num_rounds": 1, "steps": 2, "sampling_rate": 1.0}
 
