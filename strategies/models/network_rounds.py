@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from io import BytesIO
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
@@ -67,10 +67,6 @@ class NetworkAsk(Asked):
     @property
     def _wanted(self) -> dict[str, Tensor]:
         return {name: self.graph.parameters[name] for name in self.graph.trainable}
-
-    def for_coin(self, coin: int) -> Self:
-        """Return this query unchanged, since it uses no public random numbers."""
-        return self
 
     def sent(self, salt: int, number: int, numbered: bool) -> RecordDict:
         """Return the message to a silo, with the parameters and the round's settings."""
@@ -146,10 +142,6 @@ class PlanEnd(Asked):
     min_reports = 0
 
     name, mechanism, report_bytes = "end of the plan", "", 0
-
-    def for_coin(self, coin: int) -> Self:
-        """Return this message unchanged, since it uses no public random numbers."""
-        return self
 
     def sent(self, salt: int, number: int, numbered: bool) -> RecordDict:
         """Return the message to a silo."""

@@ -45,12 +45,13 @@ class Asked(ABC):
     def report_bytes(self) -> int:
         """Size of one user's report in bytes."""
 
-    @abstractmethod
     def for_coin(self, coin: int) -> "Asked":
         """Return the question with a mechanism that takes its public randomness from ``coin``.
 
-        The coin is a public random number, a different one for each step.
+        The coin is a public random number, a different one for each step. By default, questions
+        use no coin and stay the same.
         """
+        return self
 
     def addressed(self, population: Population) -> dict[int, Slots]:
         """Return the users to ask: their slots (numbers on their node), by the node's id."""
