@@ -35,6 +35,7 @@ from .trained import Trained, check_trainable
 logger = logging.getLogger("flwr")
 
 # Reasons why arguments of FedAvg are refused.
+_OF_METRICS = ("fraction_evaluate", "min_evaluate_nodes", "evaluate_metrics_aggr_fn")
 _WEIGHTS = "weights are data of the nodes and do not leave them; all updates count the same."
 _METRICS = (
     "nodes are never evaluated, which would cost them privacy. Pass evaluate_fn to start, which "
@@ -208,19 +209,11 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
     min_evaluate_nodes: InitVar[object] = None
     evaluate_metrics_aggr_fn: InitVar[object] = None
 
-    def __post_init__(
-        self,
-        weighted_by_key: object,
-        fraction_evaluate: object,
-        min_evaluate_nodes: object,
-        evaluate_metrics_aggr_fn: object,
-    ) -> None:
+    def __post_init__(self, weighted_by_key: object, *of_metrics: object) -> None:
         super().__post_init__()
-        metrics = {
-            "fraction_evaluate": None if fraction_evaluate == 0 else fraction_evaluate,
-            "min_evaluate_nodes": min_evaluate_nodes,
-            "evaluate_metrics_aggr_fn": evaluate_metrics_aggr_fn,
-        }
+        metrics = dict(zip(_OF_METRICS, of_metrics, strict=True))
+        if metrics["fraction_evaluate"] == 0:
+            metrics["fraction_evaluate"] = None
         refused = []
         for given, why in (({"weighted_by_key": weighted_by_key}, _WEIGHTS), (metrics, _METRICS)):
             found = [f"{name}={value!r}" for name, value in given.items() if value is not None]
