@@ -8,11 +8,11 @@ layouts are in ``shapes``.
 import math
 
 from .graph import Dtype, Tensor, need
-from .shapes import Shape, broadcast, common, converted, listed, placed, same
+from .shapes import Shape, broadcast, common, converted, dim_index, dim_indices, same
 
 
 def _reduced(x: Tensor, dims: Shape | None, keepdim: bool, dtype: str) -> Tensor:
-    gone = listed(x, dims) if dims else range(len(x.shape))
+    gone = dim_indices(x, dims) if dims else range(len(x.shape))
     kept = (1 if i in gone else s for i, s in enumerate(x.shape) if keepdim or i not in gone)
     return Tensor(dtype, tuple(kept))
 
@@ -34,11 +34,11 @@ def whether_any(x: Tensor, dim: int, keepdim: bool) -> Tensor:
 
 def along(x: Tensor, dim: int, dtype: Dtype | None = None, **_: object) -> Tensor:
     """Return type and shape of an operation along a dimension that keeps the shape."""
-    placed(x, dim)
+    dim_index(x, dim)
     return converted(x, dtype)
 
 
-def _scaled(x: Tensor, shape: Shape, *parameters: Tensor | None) -> None:
+def _require_parameters(x: Tensor, shape: Shape, *parameters: Tensor | None) -> None:
     for each in parameters:
         need(
             each is None or (each.dtype == x.dtype and each.shape == shape),
@@ -52,7 +52,7 @@ def layer_norm(
     """Return types and shapes of layer norm: normalised values, means and deviations."""
     batch = len(x.shape) - len(shape)
     need(bool(shape) and x.shape[max(batch, 0) :] == shape, "the shape of the last dimensions")
-    _scaled(x, shape, weight, bias)
+    _require_parameters(x, shape, weight, bias)
     each = Tensor(x.dtype, x.shape[:batch] + (1,) * len(shape))
     return same(x), each, each
 
@@ -71,7 +71,7 @@ def group_norm(
     fits = x.shape[:2] == (batch, channels) and math.prod(x.shape[2:]) == area
     need(fits and channels % groups == 0, "groups that fit the values")
     need((weight is None) == (bias is None), "both weight and bias, or neither")
-    _scaled(x, (channels,), weight, bias)
+    _require_parameters(x, (channels,), weight, bias)
     each = Tensor(x.dtype, (batch, groups))
     return same(x), each, each
 
@@ -86,7 +86,7 @@ def batch_norm(
 ) -> tuple[Tensor, ...]:
     """Return the only result of batch norm that may be used: normalised values."""
     need(len(x.shape) > 1, "values of at least two dimensions")
-    _scaled(x, x.shape[1:2], weight, bias, mean, variance)
+    _require_parameters(x, x.shape[1:2], weight, bias, mean, variance)
     return (same(x),)
 
 
@@ -199,7 +199,7 @@ def convolved(
     into, out = (own, others) if transposed else (others, own)
     need(x.dtype == weight.dtype, "a kernel of the values' type")
     need(x.shape[1] == into and into % groups == out % groups == 0, "groups that fit the channels")
-    _scaled(x, (out,), bias)
+    _require_parameters(x, (out,), bias)
     sizes = []
     for size, k, s, p, d, o in zip(
         x.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding, strict=True

@@ -102,14 +102,14 @@ def converted(x: Tensor, dtype: Dtype | None) -> Tensor:
     return Tensor(dtype.name if dtype else x.dtype, x.shape)
 
 
-def _is_of(value: float, dtype: str) -> bool:
+def _fits_type(value: float, dtype: str) -> bool:
     return dtype in FLOATS or not isinstance(value, float)
 
 
 # ------------------------------------------------------------------------------------- layout
 
 
-def placed(x: Tensor, dim: int, more: int = 0) -> int:
+def dim_index(x: Tensor, dim: int, more: int = 0) -> int:
     """Return the index of a dimension, from 0; negative ``dim`` counts from the end.
 
     ``more`` is a number of dimensions beyond those of ``x``.
@@ -119,9 +119,9 @@ def placed(x: Tensor, dim: int, more: int = 0) -> int:
     return dim % dims
 
 
-def listed(x: Tensor, dims: Iterable[int]) -> list[int]:
+def dim_indices(x: Tensor, dims: Iterable[int]) -> list[int]:
     """Return the indices of dimensions, which must be different."""
-    found = [placed(x, dim) for dim in dims]
+    found = [dim_index(x, dim) for dim in dims]
     need(len(set(found)) == len(found), "each dimension once")
     return found
 
@@ -140,13 +140,13 @@ def viewed(x: Tensor, size: Shape) -> Tensor:
 
 def unsqueezed(x: Tensor, dim: int) -> Tensor:
     """Return the type and shape of values with an additional dimension of size 1."""
-    at = placed(x, dim, 1)
+    at = dim_index(x, dim, 1)
     return Tensor(x.dtype, (*x.shape[:at], 1, *x.shape[at:]))
 
 
 def squeezed(x: Tensor, dims: Shape) -> Tensor:
     """Return the type and shape of values without the given dimensions, if they have size 1."""
-    gone = listed(x, dims)
+    gone = dim_indices(x, dims)
     return Tensor(x.dtype, tuple(s for i, s in enumerate(x.shape) if s != 1 or i not in gone))
 
 
@@ -167,24 +167,24 @@ def expanded(x: Tensor, size: Shape) -> Tensor:
 def permuted(x: Tensor, dims: Shape) -> Tensor:
     """Return the type and shape of values with their dimensions in another order."""
     need(len(dims) == len(x.shape), "every dimension")
-    return Tensor(x.dtype, tuple(x.shape[dim] for dim in listed(x, dims)))
+    return Tensor(x.dtype, tuple(x.shape[dim] for dim in dim_indices(x, dims)))
 
 
 def flipped(x: Tensor, dims: Shape) -> Tensor:
     """Return the type and shape of the result of reversing the order along some dimensions."""
-    listed(x, dims)
+    dim_indices(x, dims)
     return same(x)
 
 
 def sliced(x: Tensor, dim: int, start: int | None, end: int | None, step: int) -> Tensor:
     """Return the type and shape of the result of a slice along a dimension, as in Python."""
-    at = placed(x, dim)
+    at = dim_index(x, dim)
     return _with(x, at, len(range(x.shape[at])[start:end:step]))
 
 
 def selected(x: Tensor, dim: int, index: int) -> Tensor:
     """Return the type and shape of the result of selecting one index of a dimension."""
-    at = placed(x, dim)
+    at = dim_index(x, dim)
     need(-x.shape[at] <= index < x.shape[at], "an existing index")
     return _with(x, at)
 
@@ -202,7 +202,7 @@ def indexed(x: Tensor, indices: tuple[Tensor | None, ...]) -> Tensor:
 def joined(tensors: tuple[Tensor, ...], dim: int) -> Tensor:
     """Return the type and shape of the result of concatenating tensors along a dimension."""
     first = tensors[0]
-    at = placed(first, dim)
+    at = dim_index(first, dim)
     kinds = {(t.dtype, len(t.shape), t.shape[:at], t.shape[at + 1 :]) for t in tensors}
     need(len(kinds) == 1, "tensors of one type, whose other dimensions are the same")
     return _with(first, at, sum(t.shape[at] for t in tensors))
@@ -218,7 +218,7 @@ def repeated(x: Tensor, repeats: Shape) -> Tensor:
 
 def split(x: Tensor, sizes: Shape, dim: int) -> tuple[Tensor, ...]:
     """Return types and shapes of the results of splitting a tensor along a dimension."""
-    at = placed(x, dim)
+    at = dim_index(x, dim)
     need(sum(sizes) == x.shape[at], "sizes that add up to the dimension's")
     each = {size: _with(x, at, size) for size in set(sizes)}
     return tuple(each[size] for size in sizes)
@@ -226,7 +226,7 @@ def split(x: Tensor, sizes: Shape, dim: int) -> tuple[Tensor, ...]:
 
 def padded(x: Tensor, pad: Shape, value: float) -> Tensor:
     """Return type and shape of padding, from the last dimension on; negative pads cut off."""
-    need(x.dtype != "bool" and _is_of(value, x.dtype), "a value of the tensor's type")
+    need(x.dtype != "bool" and _fits_type(value, x.dtype), "a value of the tensor's type")
     need(len(pad) <= 2 * len(x.shape), "pads of existing dimensions")
     sizes = list(x.shape)
     for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True), 1):
@@ -253,7 +253,7 @@ def filled_like(x: Tensor, value: float, dtype: Dtype | None) -> Tensor:
 def scalar(value: float, dtype: Dtype | None, size: Shape = ()) -> Tensor:
     """Return the type and shape of a constant; by default of a single float32 number."""
     name = dtype.name if dtype else "float32"
-    need(_is_of(value, name), "a value of the type")
+    need(_fits_type(value, name), "a value of the type")
     return Tensor(name, size)
 
 

@@ -28,7 +28,7 @@ def log(x: torch.Tensor) -> torch.Tensor:
     """Return the natural logarithm, or NaN if x is not a positive, finite number."""
     x = _floats(x)
     good = (x >= torch.finfo(x.dtype).tiny) & (x < math.inf)
-    return torch.log(torch.where(good, x, 1.0)) + _none_but(good, x)
+    return torch.log(torch.where(good, x, 1.0)) + _nan_unless(good, x)
 
 
 def sqrt(x: torch.Tensor) -> torch.Tensor:
@@ -36,21 +36,21 @@ def sqrt(x: torch.Tensor) -> torch.Tensor:
     x = _floats(x)
     good = (x >= 0) & (x < math.inf)
     safe = torch.where(good, x, 1.0)
-    return safe * safe.clamp(min=torch.finfo(x.dtype).tiny).rsqrt() + _none_but(good, x)
+    return safe * safe.clamp(min=torch.finfo(x.dtype).tiny).rsqrt() + _nan_unless(good, x)
 
 
 def sin(x: torch.Tensor) -> torch.Tensor:
     """Return the sine, or NaN if the absolute value of x is above 10,000."""
     x = _floats(x)
     good = x.abs() <= _SWING
-    return torch.sin(torch.where(good, x, 0.0)) + _none_but(good, x)
+    return torch.sin(torch.where(good, x, 0.0)) + _nan_unless(good, x)
 
 
 def cos(x: torch.Tensor) -> torch.Tensor:
     """Return the cosine, or NaN if the absolute value of x is above 10,000."""
     x = _floats(x)
     good = x.abs() <= _SWING
-    return torch.cos(torch.where(good, x, 0.0)) + _none_but(good, x)
+    return torch.cos(torch.where(good, x, 0.0)) + _nan_unless(good, x)
 
 
 def erf(x: torch.Tensor) -> torch.Tensor:
@@ -92,5 +92,5 @@ def _floats(x: torch.Tensor) -> torch.Tensor:
     return x if x.is_floating_point() else x.to(torch.float32)
 
 
-def _none_but(good: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+def _nan_unless(good: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(x).masked_fill(~good, math.nan)
