@@ -13,8 +13,8 @@ from ldp_flower.validation import Floats
 from ..numerics.denoising import keep_above
 
 # Significance threshold of chi-squared with one or two degrees of freedom: one in 400 exceeds it.
-_ASKEW = 12.0
-_UNDONE = 0.1  # relative error of the correction for clipping if residuals are not normal
+_MOST_CHI_SQUARED = 12.0
+_CORRECTION_ERROR = 0.1  # relative error of the correction for clipping if residuals are not normal
 _MOST_LOST = 0.99  # largest share that clipping is assumed to remove
 _TINY = np.finfo(float).tiny
 
@@ -29,7 +29,7 @@ class NoisyLabels:
     beyond: Floats  # (rows,): uncorrected share of the residuals' total size that clipping removed
     # (rows,): True if the residual was clipped at a narrow bound, and the clipping was corrected
     narrow: NDArray[np.bool_]
-    undone: NDArray[np.bool_]  # (rows,): True if clipping was corrected, at any bound
+    corrected: NDArray[np.bool_]  # (rows,): True if clipping was corrected, at any bound
 
     @classmethod
     def none(cls, dim: int) -> "NoisyLabels":
@@ -42,9 +42,9 @@ class NoisyLabels:
         both = zip(vars(self).values(), vars(other).values(), strict=True)
         return NoisyLabels(*map(np.concatenate, both))
 
-    def whole(self) -> "NoisyLabels":
+    def uncorrected(self) -> "NoisyLabels":
         """Return the rows whose clipping was not corrected."""
-        return NoisyLabels(*(values[~self.undone] for values in vars(self).values()))
+        return NoisyLabels(*(values[~self.corrected] for values in vars(self).values()))
 
     def on_one_scale(self, scale: float) -> "NoisyLabels":
         """Return the rows with labels multiplied by ``scale``, and noise accordingly.
@@ -89,7 +89,7 @@ class NoisyLabels:
         intercept = float(np.average(intercepts, weights=precisions)) if found else 0.0
         for group, line in zip(groups, lines, strict=True):
             left[group] -= line.intercept if line else 0.0
-        whole = not self.undone[~self.narrow].any()
+        whole = not self.corrected[~self.narrow].any()
         bends, parts = _bends(lines, whole), np.mean(self.narrow) if len(y) else 0.0
         lost = float(np.average(self.beyond, weights=weights**2)) if len(y) else 0.0
         lost /= 1 - min(lost, _MOST_LOST)  # relative to the clipped coefficients
@@ -97,7 +97,7 @@ class NoisyLabels:
             coef / units,
             np.hypot(_errors(x, y, coef), math.hypot(lost, parts * bends.slope) * coef) / units,
             intercept,
-            bends.score > _ASKEW,
+            bends.score > _MOST_CHI_SQUARED,
             bends.scale,
             self._residual(left, coef, of_rows),
             of_unusual_rows(of_rows),
@@ -197,7 +197,7 @@ def _bends(lines: list[_Line | None], whole: bool) -> _Bends:
     if not (variance and min(wide.slope, narrow.slope) > 0):
         return _Bends(score, 0.0)
     if not whole:
-        believed = _UNDONE**2 / (_UNDONE**2 + variance)
+        believed = _CORRECTION_ERROR**2 / (_CORRECTION_ERROR**2 + variance)
         return _Bends(score, 0.0, (narrow.slope / wide.slope) ** believed)
     of_slopes = (narrow.slope - wide.slope) ** 2
     return _Bends(score + of_slopes / variance, math.sqrt(max(of_slopes - variance, 0.0)))

@@ -30,8 +30,9 @@ from .label_fit import LabelFit, NoisyLabels
 # users; 20 to 200 features; normal and heavy-tailed noise).
 _ROUNDS, _FIRST_SHARE = 8, 0.3  # number of rounds; share of the users in the first one
 # Default shares of the users who report on the distribution of labels, and on that of the residuals
-# of the first round. At most _TELL times as many users report as an estimate of a size needs.
-_SIZES_SHARE, _SECOND_SHARE, _TELL = 0.1, 0.05, 8
+# of the first round; and the largest number of these users, over the number that an estimate of a
+# size needs.
+_SIZES_SHARE, _SECOND_SHARE, _MOST_ASKERS = 0.1, 0.05, 8
 _CLIP = 0.75  # bound for residuals that are distributed around 0, over their root mean square
 _WIDE_BOUNDS = 2.0 ** np.arange(-1, 6.25, 0.25)  # candidate bounds for all other residuals, too
 _GUESS = 0.5  # error of a scale's logarithm above which a note calls the scale a guess
@@ -91,13 +92,13 @@ class LabelRounds:
         self._coef, self._offset = np.zeros(strategy.dim), 0.0
         self._known = NoisyLabels.none(strategy.dim)
         self._fit: LabelFit
-        self._is_left = False  # True if the last round found significant coefficients
+        self._still_moves = False  # True if the last round found significant coefficients
 
     def protocol(self) -> Generator[Ask, Any, LinearResult]:
         """Query for the distribution of labels, then in rounds for labels; return the result."""
         self._notes: list[str] = []
         clip, law = _Clip(self._most), None
-        if size := self._law_size():
+        if size := self._num_label_askers():
             law = yield from self._ask_law(size)
             if law.are_classes and not self._is_printed:
                 return (yield from self._of_classes(law))
@@ -105,7 +106,7 @@ class LabelRounds:
                 clip = self._first_clip(law)
                 if law.spread > _GUESS:
                     self._notes.append(_GUESSED.format(law.root_mean_square))
-        first, *others = self._sizes()
+        first, *others = self._round_sizes()
         yield from self._round(first, clip)
         if others and law is not None:
             with suppress(TooFewReports):  # the earlier rounds suffice for an estimate
@@ -118,7 +119,7 @@ class LabelRounds:
         Before these rounds, users report on the residuals' distribution.
         """
         law, residual = first, self._fit.residual
-        if size := self._size_again():
+        if size := self._num_residual_askers():
             law = yield from self._ask_law(size)
             ratio = law.root_mean_square / residual if law.spread < _MAX_KNOWN_ERROR else 1.0
             if ratio > _CONTRADICTION_RATIO:  # the first round's bound was too small
@@ -127,7 +128,7 @@ class LabelRounds:
                 residual = law.root_mean_square
         is_around_zero = law.is_around_zero and first.may_have_a_mean
         if not is_around_zero:
-            self._known = self._known.whole()  # drops what was corrected as if around 0
+            self._known = self._known.uncorrected()
         for left in range(rounds, 0, -1):
             if is_around_zero:
                 bound = min(_CLIP * residual, self._most)
@@ -137,7 +138,7 @@ class LabelRounds:
             yield from self._round(self._run.num_unasked // left, clip)
             if is_around_zero and self._fit.is_askew:
                 is_around_zero = False
-                self._known = self._known.whole()
+                self._known = self._known.uncorrected()
             elif is_around_zero:
                 self._known = self._known.on_one_scale(self._fit.scale)
             residual = self._fit.residual
@@ -150,25 +151,25 @@ class LabelRounds:
 
     # ---------------------------------------------------------------- distribution of residuals
 
-    def _law_size(self) -> int:
+    def _num_label_askers(self) -> int:
         """Return the number of users who report on the labels' distribution.
 
         It is 0 if a declared bound makes this unnecessary.
         """
         if self._most < math.inf:
-            return self._size_again() if self._shows_residuals else 0
+            return self._num_residual_askers() if self._shows_residuals else 0
         if self._strategy.scale_share is not None:
             return round(self._strategy.scale_share * self._run.num_users)
-        most = _TELL * size_askers(self._strategy.epsilon)
+        most = _MOST_ASKERS * size_askers(self._strategy.epsilon)
         return min(round(_SIZES_SHARE * self._run.num_users), most)
 
-    def _size_again(self) -> int:
+    def _num_residual_askers(self) -> int:
         """Return the number of users who report on the residuals' distribution.
 
         It is 0 if they would be too few for an estimate.
         """
         askers = size_askers(self._strategy.epsilon)
-        size = min(round(_SECOND_SHARE * self._run.num_users), _TELL * askers)
+        size = min(round(_SECOND_SHARE * self._run.num_users), _MOST_ASKERS * askers)
         return size if size >= max(askers // 2, self._run.min_reports) else 0
 
     def _ask_law(self, size: int) -> Generator[Ask, Any, LawOfSizes]:
@@ -205,15 +206,15 @@ class LabelRounds:
 
     # ---------------------------------------------------------------- rounds
 
-    def _sizes(self) -> list[int]:
+    def _round_sizes(self) -> list[int]:
         """Return the number of users of each round.
 
         There is one round only if reports do not reveal the size of residuals.
         """
         num_users, fewest = self._run.num_unasked, self._run.min_reports
-        if not self._shows_residuals or (self._most < math.inf and not self._law_size()):
+        if not self._shows_residuals or (self._most < math.inf and not self._num_label_askers()):
             return [num_users]
-        others = num_users - self._size_again()
+        others = num_users - self._num_residual_askers()
         rounds = min(_ROUNDS, 1 + int((1 - _FIRST_SHARE) * others / fewest))
         first = round(_FIRST_SHARE * others)
         if rounds < 2 or first < fewest:
@@ -235,7 +236,7 @@ class LabelRounds:
         if residual and not clip.narrow:
             residual = self._scale_of(y, randomizer, clip.bound, residual)
         slope = attenuation(clip.bound / residual) if residual else 1.0
-        self._is_left = self._moves(x, y / slope)
+        self._still_moves = self._residuals_show_a_signal(x, y / slope)
         asked = NoisyLabels(
             x,
             x @ theta + offset + y / slope,
@@ -252,7 +253,7 @@ class LabelRounds:
         # standard deviation of the predictions
         self._signal = float(np.std(x @ fit.coef)) if len(x) else 0.0
 
-    def _moves(self, x: Floats, y: Floats) -> bool:
+    def _residuals_show_a_signal(self, x: Floats, y: Floats) -> bool:
         """Return True if a regression of new residuals has significant coefficients.
 
         The residuals ``y`` are regressed on the features of the current support.
@@ -270,7 +271,7 @@ class LabelRounds:
         fit = self._fit
         if not fit.coef.any():
             self._notes.append(_NOTHING)
-        if self._is_left:
+        if self._still_moves:
             self._notes.append(_FAR)
             fit = replace(fit, std_error=np.full(self._strategy.dim, np.nan))
         result = LinearResult(

@@ -96,7 +96,7 @@ class OneRecord:
 
     def protocol(self) -> Generator[Ask, Any, LinearResult]:
         """Estimate means and variances, take the steps, and return the evaluated model."""
-        yield from self._learn_place()
+        yield from self._learn_moments()
         held_out = R2HoldOut(self._run, self._name)
         self._model = np.zeros(self._dim + 1)
         if self._numbers:
@@ -137,7 +137,7 @@ class OneRecord:
         question = ResidualOctave(np.zeros(self._dim), self._mean)
         self._target = yield from self._ask_size(question, 1.0)
 
-    def _learn_place(self) -> Generator[Ask, Any, None]:
+    def _learn_moments(self) -> Generator[Ask, Any, None]:
         """Estimate the means of rows and targets, in rounds, then the features' variances."""
         dim, run = self._dim, self._run
         mechanism = ball_codebook(run.epsilon, dim + 1, _MEANS_RADIUS)
