@@ -368,7 +368,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         )
         return "more users" if needed is None else f"some {needed:,} users"
 
-    def _judged(
+    def _notes_on_noise(
         self, schedule: Schedule, reporting: Reporting, num_users: int, num_rounds: int
     ) -> list[str]:
         """Log the noise-to-signal ratio q; return a list of notes, empty if q is small."""
@@ -436,7 +436,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         question = replace(reporting.question, trained=trained.among)
         schedule = self._schedule(reporting, run.num_users, rounds)
         run.planned_steps = len(schedule.steps)
-        notes = self._judged(schedule, reporting, run.num_users, rounds)
+        notes = self._notes_on_noise(schedule, reporting, run.num_users, rounds)
         moved = None if self.optimizer is None else ServerOptimizer.of(self.optimizer).steps()
         fitted = self.path_length is None and self.learning_rate is None and moved is None
         planned = [1.0] * len(schedule.steps) if moved else schedule.steps

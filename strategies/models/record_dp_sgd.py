@@ -330,7 +330,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
             sampling_rate=plan.sampling_rate,
             noise_multiplier=plan.noise_multiplier,
             max_grad_norm=plan.max_grad_norm,
-            noise_to_signal=noise.of_the_run,
+            noise_to_signal=noise.noise_to_signal,
         )
 
     def _stops(self, arrays: ArrayRecord) -> bool:

@@ -34,7 +34,7 @@ class RecordNoise:
     units: float  # total number of records of all silos, or of users if users are protected
 
     @property
-    def of_a_sum(self) -> float:
+    def signal_to_noise(self) -> float:
         """Signal-to-noise ratio of a parameter in a silo's sum of one step, at most.
 
         It is reached if all gradients are the same.
@@ -43,31 +43,31 @@ class RecordNoise:
         return drawn / (self.plan.noise_multiplier * math.sqrt(self.dim))
 
     @property
-    def of_the_run(self) -> float:
+    def noise_to_signal(self) -> float:
         """The rule of thumb q: norm of the noise over the largest norm of the mean gradient.
 
         The mean is over all silos and all steps.
         """
         steps = self.plan.num_rounds * self.plan.steps
-        return 1 / (self.of_a_sum * math.sqrt(self.silos * steps))
+        return 1 / (self.signal_to_noise * math.sqrt(self.silos * steps))
 
     @property
     def learning_rate(self) -> float:
         """Default learning rate of ``"sgd"``: the accumulated noise has a length of 7 at most."""
         steps = self.plan.num_rounds * self.plan.steps
-        path = min(LONGEST_PATH, _NOISE / self.of_the_run)
+        path = min(LONGEST_PATH, _NOISE / self.noise_to_signal)
         return min(path / steps, LONGEST_STEP) / self.plan.max_grad_norm
 
     def sentence(self) -> str:
         """Return a sentence on the noise-to-signal ratio q, with the numbers that q is made of."""
         return (
-            f"Noise to signal q = {self.of_the_run:.2g} for {counted(self.dim, 'parameter')}, "
+            f"Noise to signal q = {self.noise_to_signal:.2g} for {counted(self.dim, 'parameter')}, "
             f"{counted(self.silos, 'silo')} and {counted(round(self.units), self.plan.unit)} in all"
         )
 
     def refusal(self) -> TooFew | None:
         """Return a TooFew if noise would drown the network (q above 1), or None."""
-        if (ratio := self.of_the_run) <= REFUSE_ABOVE:
+        if (ratio := self.noise_to_signal) <= REFUSE_ABOVE:
             return None
         enough = math.ceil(self.units * ratio / REFUSE_ABOVE)
         fewer = math.floor(self.dim * (REFUSE_ABOVE / ratio) ** 2)
@@ -83,7 +83,7 @@ class RecordNoise:
 
     def warning(self) -> list[str]:
         """Return a list with a note if the noise will cost accuracy, or an empty list."""
-        if self.of_the_run <= WARN_ABOVE:
+        if self.noise_to_signal <= WARN_ABOVE:
             return []
         return [
             f"{self.sentence()}: above {WARN_ABOVE:g}, expect a loss of accuracy, which grows with "
@@ -92,7 +92,7 @@ class RecordNoise:
 
     def expectation(self) -> Expectation:
         """Return the expected noise-to-signal ratio q, computed by the accountant's numbers."""
-        plan, ratio = self.plan, self.of_the_run
+        plan, ratio = self.plan, self.noise_to_signal
         # relative spread of the norm of d normals
         spread = HALF_WIDTH_80 * math.sqrt(0.5 / self.dim)
         all_steps = plan.num_rounds * plan.steps
@@ -119,7 +119,7 @@ class RecordNoise:
                 f"Noise multiplier {plan.noise_multiplier:.3g}; epsilon at delta {plan.delta:g}: "
                 f"{spent}.",
                 "In one silo's sum of one step, the signal of a parameter is at most "
-                f"{self.of_a_sum:.2g} standard deviations of the noise.",
+                f"{self.signal_to_noise:.2g} standard deviations of the noise.",
                 f"Above q = {WARN_ABOVE:g} expect a loss of accuracy. A plan does not know how "
                 "well the network would do without privacy.",
             ),

@@ -275,7 +275,7 @@ def never(context):
 def test_a_run_that_noise_would_drown_is_refused_before_anybody_pays(dim, records, q, tmp_path):
     terms = {**PLAN, "epsilon": 2.0}
     strategy = RecordDpSgd(linear_network(dim), **terms)
-    assert strategy._noise(SILOS, SILOS * records).of_the_run == pytest.approx(q, rel=0.1)
+    assert strategy._noise(SILOS, SILOS * records).noise_to_signal == pytest.approx(q, rel=0.1)
     grid = Grid(records=records, ledgers=tmp_path, loads=never)
     with pytest.raises(TooFewReports, match="The noise would drown the network") as refused:
         strategy.start(grid, num_nodes=SILOS, store=tmp_path / "run.db")

@@ -27,7 +27,7 @@ def test_the_noise_of_a_run_is_what_the_plan_says():
     # Steps of 0.5 each along a mean gradient of length 1 at most.
     assert length / (0.5 * 2) == pytest.approx(result.noise_to_signal, rel=4 * math.sqrt(0.5 / dim))
     noise = RecordNoise(strategy.plan, dim, silos, silos * records)
-    assert noise.of_the_run == result.noise_to_signal
+    assert noise.noise_to_signal == result.noise_to_signal
     assert result.privacy.seeded and result.privacy.unit == "record" and not result.privacy.exact
 
 
@@ -48,7 +48,7 @@ def test_by_default_all_noise_adds_up_to_one_length_and_steps_are_not_too_long(r
 def test_more_silos_records_or_steps_are_less_noise():
     def of(silos, records, **changes):
         own = DpSgdPlan(**{**PLAN, "max_grad_norm": 1.0, **changes})
-        return RecordNoise(own, 100, silos, records).of_the_run
+        return RecordNoise(own, 100, silos, records).noise_to_signal
 
     assert of(4, 4000) == pytest.approx(2 * of(4, 8000)) == pytest.approx(2 * of(1, 4000))
     assert of(4, 4000, epsilon=4.0) < 0.6 * of(4, 4000)
@@ -73,7 +73,8 @@ def test_a_plan_tells_noise_rounds_and_spends_and_refuses():
     assert refused.expected is None and "The noise would drown the network" in refused.refusal
     enough = int(refused.refusal.split("Enough would be ")[1].split(" records")[0].replace(",", ""))
     strategy = RecordDpSgd(linear_network(10_000), **PLAN)
-    assert strategy._noise(10, enough).of_the_run <= 1 < strategy._noise(10, enough - 1).of_the_run
+    ratio, too_large = (strategy._noise(10, n).noise_to_signal for n in (enough, enough - 1))
+    assert ratio <= 1 < too_large
     with pytest.raises(WouldRefuse, match="At least 30 silos are needed"):
         few = RecordDpSgd(linear_network(2), **PLAN, min_nodes=30)
         few.expect(plan(few, num_users=10, rows_per_user=100).setting)
