@@ -59,7 +59,8 @@ from .signatures import (
 )
 
 _HERE, _IF_SAID, _BOUND = DIM.or_else(0), FLAG.or_else(False), SCALAR.or_else(None)
-_PLACE, _FALSE, _END = POSITION.or_else(None), FALSE.or_else(False), real(-(1 << 31), 1 << 31)
+_ONE, _PLACE, _FALSE = SCALAR.or_else(1), POSITION.or_else(None), FALSE.or_else(False)
+_END = real(-(1 << 31), 1 << 31)
 _OF_TYPE, _FLOATS = DTYPE.or_else(None).by_name(), FLOAT_TYPE.or_else(None).by_name()
 _LEARNT, _OVER = PARAMETER.or_null(), DIMS.or_null()
 _PAIRS = {"x": ANY, "other": ANY}
@@ -126,15 +127,8 @@ _ROWS: Final = {
         ("sigmoid", "tanh", "rsqrt", "reciprocal"), takes(shapes.as_float, SMOOTH, x=NUMBERS)
     ),
     "leaky_relu": takes(shapes.same, x=FLOAT, slope=SCALAR.or_else(0.01)),
-    "elu": takes(
-        shapes.same,
-        SMOOTH,
-        x=FLOAT,
-        alpha=SCALAR.or_else(1),
-        scale=SCALAR.or_else(1),
-        input_scale=SCALAR.or_else(1),
-    ),
-    "hardtanh": takes(shapes.within, x=FLOAT, least=SCALAR.or_else(-1), most=SCALAR.or_else(1)),
+    "elu": takes(shapes.same, SMOOTH, x=FLOAT, alpha=_ONE, scale=_ONE, input_scale=_ONE),
+    "hardtanh": takes(shapes.within, x=FLOAT, least=SCALAR.or_else(-1), most=_ONE),
     "clamp": takes(shapes.clamped, x=NUMBERS, least=_BOUND, most=_BOUND),
     "pow.Tensor_Scalar": takes(shapes.powered, SLOW, x=NUMBERS, exponent=real(-1024, 1024)),
     "logical_not": takes(shapes.as_bool, x=ANY),
