@@ -13,7 +13,11 @@ _REQUIRED: Final = object()
 
 @dataclass(frozen=True)
 class Held:
-    """Type and shape of a value of the graph; ``of_record`` is True if it depends on the record."""
+    """Value of a graph while the graph is checked: its type and shape, and where it comes from.
+
+    ``of_record`` is True if the value depends on the record. Kernels that trust their parameters
+    must not get such a value.
+    """
 
     tensor: Tensor
     of_record: bool
@@ -60,10 +64,11 @@ class Kind:
 def bound(
     takes: Mapping[str, Kind], arguments: tuple[Any, ...], keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return an operation's arguments by name.
+    """Return an operation's arguments by name, with defaults for those that are not given.
 
-    Values of the graph are given as :class:`Held`, and returned as :class:`Tensor`. Raises
-    NetworkError if an argument is missing, unknown or of the wrong kind.
+    ``takes`` has the kinds of the arguments by name. Values of the graph are given as
+    :class:`Held`, and returned as :class:`Tensor`. Raises NetworkError if an argument is missing,
+    unknown or of the wrong kind.
     """
     places = [name for name, kind in takes.items() if not kind.named]
     need(len(arguments) <= len(places), f"at most {len(places)} arguments, got {len(arguments)}")

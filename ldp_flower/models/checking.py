@@ -35,7 +35,11 @@ class NetworkCost:
 
 
 class Shapes:
-    """Types and shapes of a graph's values, for the operations that have been checked so far."""
+    """Types and shapes of a graph's values, which grow while its operations are checked in order.
+
+    ``record`` is one record, ``parameters`` are the graph's by name, and ``limits`` bound the size
+    of each value.
+    """
 
     def __init__(self, record: Tensor, parameters: Mapping[str, Tensor], limits: Limits) -> None:
         self._limits = limits
@@ -46,8 +50,9 @@ class Shapes:
     def add(self, operation: Operation) -> tuple[tuple[Tensor, ...], bool, int]:
         """Check an operation, and add its results to the known values.
 
-        Return types and shapes of the results, True if they depend on the record, and the cost.
-        Raise NetworkError if the arguments do not fit, or if a result is empty or too large.
+        Return three things: the types and shapes of the results; True if they depend on the
+        record, or else False; the number of floating-point operations. Raise NetworkError if the
+        arguments do not fit, or if a result is empty or too large.
         """
         row = row_of(operation.name)
         found, flops = row.results(*operation.mapped(self._argument))

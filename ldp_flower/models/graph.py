@@ -70,7 +70,7 @@ RECORD: Final = Reference(None)
 
 @dataclass(frozen=True)
 class Dtype:
-    """Element type as an argument of an operation."""
+    """Element type as an argument of an operation, such as the target type of a conversion."""
 
     name: str
 
@@ -195,9 +195,10 @@ class Limits(PlainFields):
         return cls(*[1 << 62] * len(fields(cls)))
 
     def require(self, limit: str, size: int, what: str) -> None:
-        """Raise NetworkError if ``size`` exceeds the limit of the name ``limit``.
+        """Raise NetworkError if a network's ``size`` exceeds one of these limits.
 
-        ``what`` says in the error what is counted.
+        ``limit`` is the name of the attribute, and ``what`` names in the error what ``size``
+        counts: ``"floating-point operations"``.
         """
         most = getattr(self, limit)
         need(

@@ -145,8 +145,10 @@ _INSTEAD: Mapping[str, Callable[..., Any]] = {
 class RecordLoss:
     """Loss of a checked network on one record, as a function of the trainable parameters.
 
-    ``constants`` are the other parameters. ``encoded`` refers to the values to which the trainable
-    part is applied, if their computation uses parameters. Otherwise it is empty.
+    DP-SGD differentiates it by the trainable parameters. ``constants`` are the other parameters.
+    ``encoded`` refers to the values of a record that the trainable part takes from the frozen part
+    (an encoder), so that they are computed once and not in every step. It is empty if the frozen
+    part has no parameters and is cheap.
     """
 
     graph: Graph
@@ -159,7 +161,7 @@ class RecordLoss:
         return cls(graph, _by_reference(constants), _encoded(graph))
 
     def known(self, record: torch.Tensor) -> list[torch.Tensor]:
-        """Return the values of a record that do not depend on trained parameters, to reuse them."""
+        """Return a record's ``encoded`` values, which every step of a training can reuse."""
         return evaluate(self.graph, {**self.constants, RECORD: record[None]}, self.encoded)
 
     def __call__(

@@ -18,7 +18,7 @@ _RANKS = ("bool", "int64", "float32", "float64")
 
 
 def common(*values: Operand) -> str:
-    """Return the name of the widest type among the operands, to which all are converted."""
+    """Return the name of the type to which PyTorch converts all operands: the widest of them."""
     tensors = {value.dtype for value in values if isinstance(value, Tensor)}
     need(bool(tensors), "a tensor among the arguments")
     need(not {"float32", "float64"} <= tensors, "floats of one precision")
@@ -110,9 +110,10 @@ def _fits_type(value: float, dtype: str) -> bool:
 
 
 def dim_index(x: Tensor, dim: int, more: int = 0) -> int:
-    """Return the index of a dimension, from 0; negative ``dim`` counts from the end.
+    """Return the index of a dimension of ``x``, from 0; a negative ``dim`` counts from the end.
 
-    ``more`` is a number of dimensions beyond those of ``x``.
+    ``more`` is the number of dimensions that the result has beyond those of ``x``. Raise
+    NetworkError if the dimension does not exist.
     """
     dims = len(x.shape) + more
     need(-dims <= dim < dims, "an existing dimension")
@@ -120,7 +121,7 @@ def dim_index(x: Tensor, dim: int, more: int = 0) -> int:
 
 
 def dim_indices(x: Tensor, dims: Iterable[int]) -> list[int]:
-    """Return the indices of dimensions, which must be different."""
+    """Return the indices of several dimensions; raise NetworkError if one is listed twice."""
     found = [dim_index(x, dim) for dim in dims]
     need(len(set(found)) == len(found), "each dimension once")
     return found

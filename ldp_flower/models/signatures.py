@@ -64,29 +64,29 @@ def takes(
     /,
     **kinds: Kind,
 ) -> Signature:
-    """Return the table's row for an operation.
+    """Return the table's row for an operation, see :class:`Signature` for the parameters.
 
-    ``rule`` computes the result's shape, and ``kinds`` are the kinds of its arguments by name.
+    ``kinds`` are the kinds of the arguments, by the names that ``rule`` has for them.
     """
     return Signature(rule, kinds, cost, usable)
 
 
 def of_product(found: Tensor, x: Tensor, **_: Any) -> int:
-    """Return the number of floating-point operations of a product of matrices."""
+    """Return the cost of a product of matrices, in floating-point operations."""
     return 2 * found.size * x.shape[-1]
 
 
 def of_convolution(found: Tensor, x: Tensor, weight: Tensor, transposed: bool, **_: Any) -> int:
-    """Return the number of floating-point operations of a convolution."""
+    """Return the cost of a convolution, in floating-point operations."""
     return 2 * (x if transposed else found).size * math.prod(weight.shape[1:])
 
 
 def of_windows(found: Results, x: Tensor, kernel: tuple[int, ...], **_: Any) -> int:
-    """Return the number of floating-point operations of a pool."""
+    """Return the cost of a pool over windows of the size ``kernel``, in additions."""
     return x.size + _BRANCH * _size(found) * math.prod(kernel)
 
 
 def of_covering(found: Results, x: Tensor, size: tuple[int, ...]) -> int:
-    """Return the number of floating-point operations of a pool whose windows cover an image."""
+    """Return the cost of a pool to a given size, whose windows cover the image, in additions."""
     reach = (old // new + 2 for old, new in zip(x.shape[2:], size, strict=True))
     return x.size + _BRANCH * _size(found) * math.prod(reach)

@@ -77,14 +77,14 @@ def power(x: torch.Tensor, exponent: float) -> torch.Tensor:
 
 
 def binary_cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the mean binary cross-entropy; ``output`` holds logits."""
+    """Return a record's mean binary cross-entropy; ``output`` holds logits."""
     size = output.abs()
     positive = (output + size) / 2  # has slope 1/2 at 0, where the last term has slope 0
     return (positive - output * target + torch.log1p(exp(-size))).mean()
 
 
 def poisson(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the mean Poisson loss; ``output`` holds logarithms of rates."""
+    """Return a record's mean Poisson loss; ``output`` holds logarithms of rates."""
     return (exp(output) - target * output).mean()
 
 
