@@ -21,14 +21,17 @@ _TINY = np.finfo(float).tiny
 
 @dataclass(frozen=True)
 class NoisyLabels:
-    """Rows of public features with unbiased or clipped estimates of their labels."""
+    """Rows of public features with noisy labels, to which Label-LDP-IHT fits its model.
+
+    A label is estimated from a report, without bias or clipped. A row is narrow if its residual was
+    clipped below the residuals' root mean square, and wide otherwise.
+    """
 
     features: Floats  # (rows, dim): the features as the nodes sent them
     labels: Floats  # (rows,): estimates of the labels
     variance: Floats  # (rows,): variance of the estimates' noise
     beyond: Floats  # (rows,): uncorrected share of the residuals' total size that clipping removed
-    # (rows,): True if the residual was clipped at a narrow bound, and the clipping was corrected
-    narrow: NDArray[np.bool_]
+    narrow: NDArray[np.bool_]  # (rows,): True if the row is narrow
     corrected: NDArray[np.bool_]  # (rows,): True if clipping was corrected, at any bound
 
     @classmethod
@@ -43,13 +46,13 @@ class NoisyLabels:
         return NoisyLabels(*map(np.concatenate, both))
 
     def uncorrected(self) -> "NoisyLabels":
-        """Return the rows whose clipping was not corrected."""
+        """Return the rows whose clipping was not corrected, for residuals that are not around 0."""
         return NoisyLabels(*(values[~self.corrected] for values in vars(self).values()))
 
     def on_one_scale(self, scale: float) -> "NoisyLabels":
-        """Return the rows with labels multiplied by ``scale``, and noise accordingly.
+        """Return the rows with the labels and the noise of wide rows multiplied by ``scale``.
 
-        ``narrow`` rows are unchanged.
+        The factor is that of :class:`LabelFit`, with which wide rows agree with narrow ones.
         """
         scales = np.where(self.narrow, 1.0, scale)
         return replace(self, labels=scales * self.labels, variance=scales**2 * self.variance)
@@ -59,7 +62,8 @@ class NoisyLabels:
 
         The weight of a row is the inverse of its variance, the sum of its noise variance and of
         ``residual ** 2``. ``residual`` is the root mean square of the residuals of labels without
-        noise. If ``centred``, the fit has two intercepts, one for narrow rows and one for others.
+        noise. ``solver`` is "iht" or "lasso". If ``centred``, the fit has two intercepts, one for
+        narrow rows and one for wide rows.
         """
         units = typical_sizes(self.features)
         x = self.features / units
@@ -106,11 +110,11 @@ class NoisyLabels:
     def _residual(self, left: Floats, coef: Floats, weights: Floats) -> float:
         """Return an upper estimate of the root mean square of new labels' residuals.
 
-        The reports' noise is not included. The weight of a row is the square of its weight in
-        ``weights`` over its noise variance: about the precision of a squared report. Two terms are
-        added to
-        the mean square: one standard error, and ``s (1 + 2 log(d / s))`` over the rows' precision,
-        since fitted residuals are smaller than new ones.
+        The next round clips residuals at a multiple of it. The reports' noise is not included.
+        ``left`` are the residuals of the fit ``coef``. The weight of a row is the square of its
+        weight in ``weights`` over its noise variance: about the precision of a squared report. Two
+        terms are added to the mean square: one standard error, and ``s (1 + 2 log(d / s))`` over
+        the rows' precision, since fitted residuals are smaller than new ones.
         """
         if not len(self.labels):
             return 0.0
@@ -126,12 +130,12 @@ class NoisyLabels:
 
 @dataclass(frozen=True)
 class LabelFit:
-    """A sparse linear model that was fitted to noisy labels."""
+    """A sparse linear model that was fitted to noisy labels, and what the next round needs."""
 
     coef: Floats  # (dim,)
     std_error: Floats  # (dim,): standard errors of the coefficients
     intercept: float
-    is_askew: bool  # True if narrow rows contradict the others: residuals are not around 0
+    is_askew: bool  # True if narrow rows contradict wide ones: residuals are not around 0
     scale: float  # factor for the labels of wide rows, by comparison with narrow ones
     residual: float  # root mean square of the residuals expected of new labels
     notes: list[str]  # about rows with very small weights

@@ -55,7 +55,7 @@ _NOTHING = "No coefficient exceeds the noise: all coefficients are returned as 0
 
 @dataclass(frozen=True)
 class _Clip:
-    """Bound at which residuals are clipped, and the effect of clipping."""
+    """Bound at which users clip the residuals that they report, and the effect of clipping."""
 
     bound: float
     # Root mean square of residuals that are distributed around 0; the clipping is then corrected.
@@ -152,7 +152,7 @@ class LabelRounds:
     # ---------------------------------------------------------------- distribution of residuals
 
     def _num_label_askers(self) -> int:
-        """Return the number of users who report on the labels' distribution.
+        """Return how many users report on the labels' distribution, before the first round.
 
         It is 0 if a declared bound makes this unnecessary.
         """
@@ -164,7 +164,7 @@ class LabelRounds:
         return min(round(_SIZES_SHARE * self._run.num_users), most)
 
     def _num_residual_askers(self) -> int:
-        """Return the number of users who report on the residuals' distribution.
+        """Return how many users report on the residuals' distribution, after the first round.
 
         It is 0 if they would be too few for an estimate.
         """
@@ -254,9 +254,10 @@ class LabelRounds:
         self._signal = float(np.std(x @ fit.coef)) if len(x) else 0.0
 
     def _residuals_show_a_signal(self, x: Floats, y: Floats) -> bool:
-        """Return True if a regression of new residuals has significant coefficients.
+        """Return True if a round's residuals still have significant coefficients.
 
-        The residuals ``y`` are regressed on the features of the current support.
+        The residuals ``y`` are regressed on the columns of ``x`` in the current support. If their
+        coefficients differ from 0, the rounds have not converged, and the result says so.
         """
         support = np.flatnonzero(self._coef)
         if not len(support) or len(y) <= 2 * len(support):

@@ -16,7 +16,10 @@ Integers = NDArray[np.intp]
 
 @dataclass
 class LineOfSteps:
-    """The steps so far, as a linear model; see :func:`~..numerics.zero_of_line.zero_of_line`.
+    """The mean gradients of the steps so far, and the coefficients at which users were asked.
+
+    A linear model of all gradients is fitted to them, and its zero is the estimate; see
+    :func:`~..numerics.zero_of_line.zero_of_line`.
 
     All coordinates are in units of predictions: a coefficient times its feature's scale. The last
     coordinate is the prediction at the features' centre. It is never set to zero.
@@ -31,7 +34,8 @@ class LineOfSteps:
     def add(self, position: Floats, asked: Integers, direction: Floats, variance: Floats) -> None:
         """Add a step: the ``direction`` that users reported at ``position``, with its variance.
 
-        It is known for the features ``asked`` and the last coordinate only.
+        ``asked`` are the indices of the features that users reported. For other features nothing
+        is known about the direction, and its variance is infinite.
         """
         places = np.append(asked, len(position) - 1)
         whole, variances = np.zeros(len(position)), np.full(len(position), np.inf)
@@ -69,5 +73,5 @@ class LineOfSteps:
 
 
 def z_scores(zero: Zero) -> Floats:
-    """Return each coefficient's distance from 0, in standard errors by its noise."""
+    """Return each coefficient's distance from 0, in standard errors from the noise of reports."""
     return np.abs(zero.place[:-1]) / zero.noise[:-1]

@@ -73,14 +73,20 @@ _SMALL = (
 
 
 def users_for_sizes(epsilon: float) -> int:
-    """Return the smallest number of users whose reports give sizes to a factor of about 1.3."""
+    """Return the smallest number of users with whom LDP-IHT runs for one record per user.
+
+    A twentieth of them report the lengths of their rows, and as many others the sizes of their
+    targets. The typical sizes are then known to a factor of about 1.3.
+    """
     return math.ceil(size_askers(epsilon) / (2 * _SIZES))
 
 
 class OneRecord:
     """One run of LDP-IHT for users with one record each.
 
-    Coefficients are kept in units of predictions, see :class:`~.line_of_steps.LineOfSteps`.
+    ``dim`` is the number of features, ``sparsity`` the largest number of coefficients, and ``link``
+    a key of :data:`~ldp_flower.questions.links.LINKS`. Coefficients are kept in units of
+    predictions, see :class:`~.line_of_steps.LineOfSteps`.
     """
 
     def __init__(self, run: Run, dim: int, sparsity: int, link: str) -> None:
@@ -262,9 +268,10 @@ class OneRecord:
 
 
 def believed_share(answer: ShortenedMean) -> float:
-    """Return the share of gradients that were not clipped.
+    """Return an estimate of the share of gradients that were not clipped, from 0.2 to 0.98.
 
-    It is a weighted mean of the reported share and of the share among normal numbers.
+    By this share clipping shortens the mean gradient. The estimate is a weighted mean of the
+    reported share and of the share among normal numbers.
     """
     reported, law = answer.whole_error**-2, _LAW_ERROR**-2
     usual = float(2 * ndtr(_CLIP) - 1)
