@@ -95,9 +95,9 @@ class SiloRegression(SparseStrategy):
         return cohort
 
     def _score_bound(self, wanted: float | None, name: str) -> float:
-        """Return ``wanted``, or by default the link's bound on residuals.
+        """Return the bound at which residuals are clipped: ``wanted``, or else that of the link.
 
-        Raise ValueError if neither exists.
+        Raise ValueError, about the argument ``name``, if neither exists.
         """
         bound = LINKS[self.link].largest_score if wanted is None else wanted
         if not math.isfinite(bound):

@@ -135,9 +135,10 @@ class PeelingDpIht(ClippedSilos):
         return result.with_support_note(self.sparsity)
 
     def descend(self, cohort: Cohort) -> Generator[Ask, Estimate, tuple[Floats, float, float]]:
-        """Query a cohort step by step; return the estimate, the last step's noise, and an error.
+        """Query a cohort step by step; return the coefficients and two of their errors.
 
-        The noise is of the values that a silo publishes, and the error is each coefficient's.
+        The first is the standard deviation of the noise that the last step added to a coefficient.
+        The second is the whole standard error of a coefficient, or NaN if it is not known.
         """
         theta = first = np.zeros(self.dim)
         declared = self.feature_variance is not None

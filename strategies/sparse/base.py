@@ -57,7 +57,9 @@ class SparseResult(LinearResult):
 def water_fill(variances: Floats, information: float) -> Floats:
     """Return the shares of information that minimise the total variance (water-filling).
 
-    The shares are non-negative, add up to 1 and minimise ``sum 1 / (1 / variances + information *
+    The waves share their precision between coordinates by it. ``variances`` are the coordinates',
+    and ``information`` is the precision that reports add if all of it goes to one coordinate. The
+    shares are non-negative, add up to 1 and minimise ``sum 1 / (1 / variances + information *
     shares)``. Precisions are raised to a common level. A coordinate above that level gets 0.
     """
     precision = 1 / variances
@@ -135,7 +137,10 @@ class SparseWaves(FeatureStrategy[SparseResult]):
 
     @abstractmethod
     def _learn_scale(self, run: Run) -> Generator[Ask, Estimate, TargetScale]:
-        """Estimate the observations' scale; with a variance of 0, waves do not refine it."""
+        """Return the observations' scale, declared or estimated by a cohort.
+
+        With a variance of 0, waves do not refine it.
+        """
 
     @abstractmethod
     def _selection(self, set_size: int) -> Question:
@@ -153,7 +158,11 @@ class SparseWaves(FeatureStrategy[SparseResult]):
 
     @abstractmethod
     def _moments(self, num_active: int) -> tuple[float, float]:
-        """Return the shrinkage factor of a user's coefficients, and their variance times rows."""
+        """Return two moments of one user's estimate of ``num_active`` coefficients.
+
+        They are the factor by which it shrinks them, and the variance of each, times the number of
+        the user's observations.
+        """
 
     @abstractmethod
     def _coefficients(self, belief: Posterior, scale: TargetScale) -> tuple[Floats, Floats]:
@@ -162,7 +171,11 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     @property
     @abstractmethod
     def _showing(self) -> tuple[str, str, float]:
-        """Parts of a note: a coefficient's name, the words for a large one, its mean score."""
+        """Parts of the note on a result in which every coefficient is probably zero.
+
+        They are the word for a coefficient; the words for a large one; its mean score, in standard
+        deviations in one user's data, from which the number of users follows that would find it.
+        """
 
     def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:
         """Return the result's notes."""
@@ -222,7 +235,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         return int(np.clip(enough, _FEWEST_VOTERS * users, _MOST_VOTERS * users))
 
     def _waves(self, run: Run) -> Iterator[tuple[float, Cohort]]:
-        """Yield pairs: the precision that the remaining users can add, and a wave's cohort."""
+        """Yield, for each wave, the precision that all remaining users can add, and its cohort."""
         waves = min(self.num_waves, max(1, run.num_unasked // self.min_reports))
         precision = self._rows / self.randomizer(_TYPICAL_ACTIVE, 1.0).variance
         for left in range(waves, 0, -1):

@@ -185,7 +185,7 @@ class SelectedRegression(SparseStrategy):
         return (yield from held_out.with_r2(result, fit.intercept, scale.value))
 
     def _scale(self, run: Run) -> Generator[Ask, Estimate, Size]:
-        """Return the targets' root mean square with its error.
+        """Return the targets' root mean square, with the error of its logarithm.
 
         It is the declared value, with error 0, or an estimate from a cohort.
         """
