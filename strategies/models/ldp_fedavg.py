@@ -269,9 +269,10 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         return self.min_available_nodes or 1
 
     def _rounds(self, num_rounds: int) -> int:
-        """Return the number of rounds; 0 selects the rule of thumb.
+        """Return the number of rounds to run; 0 selects the rule of thumb.
 
-        Raise ValueError if ``fraction_train`` does not permit this number.
+        With a ``fraction_train``, 0 becomes the largest number of disjoint rounds of this share.
+        Raise ValueError if ``num_rounds`` is larger.
         """
         if self.fraction_train is None:
             return num_rounds
@@ -335,10 +336,10 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         )
 
     def _reasons(self, reporting: Reporting, num_users: int, num_rounds: int) -> dict[Reason, str]:
-        """Return the reasons to refuse a run, each with its text; empty for a run to accept.
+        """Return the reasons to refuse a run of ``num_users`` users, each with its text.
 
-        The model and epsilon are in ``reporting``, and ``num_users`` users would be asked in
-        rounds.
+        They are too small rounds (``cohorts``) and too much noise (``noise``). The dict is empty
+        if the run may start.
         """
         schedule = self._schedule(reporting, max(num_users, 1), num_rounds)
         reasons: dict[Reason, str] = {}
@@ -371,7 +372,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
     def _notes_on_noise(
         self, schedule: Schedule, reporting: Reporting, num_users: int, num_rounds: int
     ) -> list[str]:
-        """Log the noise-to-signal ratio q; return a list of notes, empty if q is small."""
+        """Log the noise-to-signal ratio q; return a list with a note for the result if q > 0.6."""
         text = schedule.sentence(reporting)
         logger.info("%s", text)
         if schedule.noise_to_signal <= WARN_ABOVE:

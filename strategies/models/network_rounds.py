@@ -56,12 +56,12 @@ class NetworkAsk(Asked):
 
     @property
     def mechanism(self) -> str:
-        """Description of the mechanism that adds the noise."""
+        """Description of the mechanism that adds the noise, for the steps of a result."""
         return f"DP-SGD, noise multiplier {self.asked.plan.noise_multiplier:.4g}"
 
     @property
     def report_bytes(self) -> int:
-        """Size of the trained parameters in bytes."""
+        """Size of a silo's answer in bytes: its trained parameters."""
         return sum(t.size * np.dtype(t.dtype).itemsize for t in self._wanted.values())
 
     @property
@@ -128,7 +128,7 @@ class NetworkAsk(Asked):
 
 @dataclass(frozen=True)
 class Ended:
-    """Number of silos that have ended a plan."""
+    """Answer of silos to :class:`PlanEnd`: the number of those that have ended the plan."""
 
     count: int
 

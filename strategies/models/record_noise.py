@@ -26,7 +26,11 @@ _NOISE = 7.0
 
 @dataclass(frozen=True)
 class RecordNoise:
-    """Noise of a training plan, given the numbers of silos and records."""
+    """Noise of a run of RecordDpSgd with a training plan, given the numbers of silos and records.
+
+    A run is refused, warned about and planned by its noise-to-signal ratio, and the default
+    learning rate follows from it.
+    """
 
     plan: DpSgdPlan  # noise, sampling rate, steps and rounds
     dim: int  # number of trained parameters
@@ -59,7 +63,7 @@ class RecordNoise:
         return min(path / steps, LONGEST_STEP) / self.plan.max_grad_norm
 
     def sentence(self) -> str:
-        """Return a sentence on the noise-to-signal ratio q, with the numbers that q is made of."""
+        """Return a sentence for logs and notes: the noise-to-signal ratio q, and how it is made."""
         return (
             f"Noise to signal q = {self.noise_to_signal:.2g} for {counted(self.dim, 'parameter')}, "
             f"{counted(self.silos, 'silo')} and {counted(round(self.units), self.plan.unit)} in all"

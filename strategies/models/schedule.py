@@ -22,7 +22,7 @@ LONGEST_STEP, LONGEST_PATH, _NET_PATH = 4.0, 100.0, 30.0
 
 @dataclass(frozen=True)
 class Reporting:
-    """The question and the randomizer that turn a client's update into a report."""
+    """How clients report an update of a model's parameters: question and randomizer."""
 
     dim: int  # number of parameters
     question: UpdateQuestion  # maps a client's update to the vector that it reports
@@ -38,7 +38,7 @@ class Reporting:
 
     @property
     def noise(self) -> float:
-        """Noise constant c of the randomizer.
+        """Noise constant c of the randomizer, of which the rule of thumb q is made.
 
         The mean of n reports has noise with standard deviation sqrt(c / n) in each parameter, in
         units of ``radius``.
@@ -64,7 +64,11 @@ class Schedule:
         path_length: float | None,
         learning_rate: float | None,
     ) -> "Schedule":
-        """Return the schedule. A ``num_rounds`` of 0, or None, selects a rule of thumb."""
+        """Return the schedule of a run of :class:`~.ldp_fedavg.LdpFedAvg`, from its arguments.
+
+        ``num_users`` are asked in all, and ``net`` is True for ``model="net"``. A ``num_rounds`` of
+        0 selects the rule of thumb of :func:`default_rounds`.
+        """
         rounds = num_rounds or default_rounds(num_users, net)
         if path_length is None:
             linear = min(LONGEST_PATH, math.sqrt(num_users / reporting.noise))
@@ -80,7 +84,7 @@ class Schedule:
         return cls(ratio, sizes, steps.tolist())
 
     def sentence(self, reporting: Reporting) -> str:
-        """Return a sentence on the noise-to-signal ratio q and the numbers that it is made of."""
+        """Return a sentence for logs and notes: the noise-to-signal ratio q, and how it is made."""
         return (
             f"Noise to signal q = sqrt(d c / n) = {self.noise_to_signal:.2g} for d = "
             f"{reporting.dim} parameters, c = {reporting.noise:.3g} and {sum(self.sizes)} users"
@@ -88,15 +92,18 @@ class Schedule:
 
 
 def default_rounds(num_users: int, net: bool) -> int:
-    """Return the default number of rounds: 20 to 100, or fewer if cohorts would be too small."""
+    """Return the default number of rounds: 20 to 100, or fewer if cohorts would be too small.
+
+    ``net`` is True for a neural net, which needs more rounds than a linear model.
+    """
     rounds = 20 if num_users < 5_000 else 100 if net and num_users >= 10_000 else 30
     return max(1, min(rounds, num_users // _FEWEST_PER_COHORT))
 
 
 def expected(schedule: Schedule, reporting: Reporting) -> Expectation:
-    """Return the expected noise-to-signal ratio q = sqrt(d c / n).
+    """Return the error that a plan shows for a run of LdpFedAvg: its noise-to-signal ratio q.
 
-    It is the length of the noise if every mean update had length 1.
+    It is the length of the noise over that of the mean updates, if every update had length 1.
     """
     ratio = schedule.noise_to_signal
     # relative spread of the norm of d normals

@@ -25,7 +25,10 @@ _VECTOR = "parameters"  # name of the array with all parameters; the arithmetic 
 
 @dataclass(frozen=True)
 class ServerOptimizer:
-    """One of Flower's server optimisers: its name and its parameters."""
+    """One of Flower's server optimisers, which determines the steps of LdpFedAvg.
+
+    It is kept as a name and numbers, without Flower's object, so that a store can compare runs.
+    """
 
     name: str  # FedAdam, FedYogi, FedAdagrad or FedAvgM
     parameters: dict[str, float]  # parameters that FedAvg does not have: eta, beta_1, ...

@@ -35,11 +35,12 @@ _LEFT = (
 
 @dataclass(frozen=True)
 class Trained:
-    """The arrays of a model that are trained."""
+    """The arrays of a model that are trained, and their initial values as one vector."""
 
     names: list[str]  # names of the arrays, in order
     start: NDArray[np.float64]  # (parameters,): their initial values, as one vector
-    # Indices of these arrays among all arrays of floats, in the order of names; None: all arrays
+    # Indices of these arrays among all arrays of floats, which clients get with the question, or
+    # None if all are trained
     among: NDArray[np.int64] | None
     notes: list[str]  # note about running statistics that are left out by default
 
