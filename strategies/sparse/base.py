@@ -118,22 +118,17 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_integer("dim", self.dim, 2)
+        self._rows, self._score, self._few = self._typical()
         self.randomizer(self.dim, 1.0)  # raises an error now if epsilon is invalid
 
-    @property
     @abstractmethod
-    def _rows(self) -> int:
-        """Typical number of observations that a user has."""
+    def _typical(self) -> tuple[int, float, bool]:
+        """Return three public guesses about the users' data.
 
-    @property
-    @abstractmethod
-    def _score(self) -> float:
-        """Mean score of a typical coefficient, in standard deviations in one user's data."""
-
-    @property
-    @abstractmethod
-    def _few(self) -> bool:
-        """True if the coefficients are few enough for waves without a vote."""
+        They are the number of a user's observations; the mean score of a coefficient, in standard
+        deviations in one user's data; True if the coefficients are few enough for waves without a
+        vote.
+        """
 
     @abstractmethod
     def _learn_scale(self, run: Run) -> Generator[Ask, Estimate, TargetScale]:
@@ -168,7 +163,6 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     def _coefficients(self, belief: Posterior, scale: TargetScale) -> tuple[Floats, Floats]:
         """Return the coefficients and standard errors in the data's units."""
 
-    @property
     @abstractmethod
     def _showing(self) -> tuple[str, str, float]:
         """Parts of the note on a result in which every coefficient is probably zero.
@@ -181,7 +175,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         """Return the result's notes."""
         notes = scale.notes(self._scale_argument)
         if not (belief.inclusion > 0.5).any():
-            one, large, score = self._showing
+            one, large, score = self._showing()
             needed = needed_for_selection(large, self.epsilon, self.dim, score, num_users)
             notes.append(
                 f"No {one} is more likely than not to differ from zero, and returning (almost) "

@@ -109,17 +109,8 @@ class SparseMean(SparseWaves):
             ),
         )
 
-    @property
-    def _rows(self) -> int:
-        return self.dim
-
-    @property
-    def _score(self) -> float:
-        return _TYPICAL_COORDINATE
-
-    @property
-    def _few(self) -> bool:
-        return self.dim <= _MOST_AT_ONCE
+    def _typical(self) -> tuple[int, float, bool]:
+        return self.dim, _TYPICAL_COORDINATE, self.dim <= _MOST_AT_ONCE
 
     def _learn_scale(self, run: Run) -> Generator[Ask, Estimate, TargetScale]:
         if self.scale is not None:
@@ -148,6 +139,5 @@ class SparseMean(SparseWaves):
     def _coefficients(self, belief: Posterior, scale: TargetScale) -> tuple[Floats, Floats]:
         return scale.value * belief.mean, scale.value * belief.deviation
 
-    @property
     def _showing(self) -> tuple[str, str, float]:
         return "coordinate", "A coordinate of twice the standard deviation of users' means", 2.0

@@ -158,7 +158,8 @@ class SparseRegression(AtNode, SparseWaves):
         super().__post_init__()
         check_choice("link", self.link, _LINKS)
         check_choice("selector", self.selector, SELECTORS)
-        if self.link == "logistic":
+        self._logistic = self.link == "logistic"
+        if self._logistic:
             check_unused(self, "with link='logistic'", "target_scale")
             if self.samples_per_user < _FEWEST_OF_CLASSES:
                 raise ValueError(
@@ -283,21 +284,9 @@ class SparseRegression(AtNode, SparseWaves):
         std_error[support] = np.hypot(std_error[support], np.maximum(apart, 0.0))
         return replace(result, std_error=std_error)
 
-    @property
-    def _logistic(self) -> bool:
-        return self.link == "logistic"
-
-    @property
-    def _rows(self) -> int:
-        return self.samples_per_user
-
-    @property
-    def _score(self) -> float:
-        return typical_score(self.samples_per_user)
-
-    @property
-    def _few(self) -> bool:
-        return 3 * self.dim <= self.samples_per_user
+    def _typical(self) -> tuple[int, float, bool]:
+        rows = self.samples_per_user
+        return rows, typical_score(rows), 3 * self.dim <= rows
 
     def _learn_scale(self, run: Run) -> Generator[Ask, Estimate, TargetScale]:
         if self._logistic:
@@ -333,7 +322,6 @@ class SparseRegression(AtNode, SparseWaves):
         squares = belief.deviation**2 + own * belief.mean**2
         return scale.value * belief.mean, scale.value * np.sqrt(squares)
 
-    @property
     def _showing(self) -> tuple[str, str, float]:
         large = f"A coefficient that explains {_WORTH_SHOWING**2:.0%} of the targets' variance"
         return "coefficient", large, math.sqrt(self.samples_per_user) * _WORTH_SHOWING
