@@ -165,7 +165,10 @@ class UserLevelMean(AtNode, FeatureStrategy[LinearResult]):
             return (yield from self._at_node(run))
         if self.method == "paper":
             return (yield from self._by_coordinates(run))
-        return (yield from self._by_waves(run))
+        found = yield from mean_by_waves(
+            run, Mean, self.dim, self.bound, self._num_waves, is_bound=True, expected=self.spread
+        )
+        return LinearResult(coef=found.mean, std_error=found.std_error)
 
     def _at_node(self, run: Run) -> Protocol:
         budget = Budget.of(run, self.delta)
@@ -186,9 +189,3 @@ class UserLevelMean(AtNode, FeatureStrategy[LinearResult]):
         found = yield from estimator.estimate(run, run.num_users, question)
         notes = estimator.notes(run.num_users)
         return LinearResult(coef=found.mean, std_error=found.std_error, notes=notes)
-
-    def _by_waves(self, run: Run) -> Protocol:
-        found = yield from mean_by_waves(
-            run, Mean, self.dim, self.bound, self._num_waves, is_bound=True, expected=self.spread
-        )
-        return LinearResult(coef=found.mean, std_error=found.std_error)
