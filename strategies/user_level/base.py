@@ -99,6 +99,7 @@ class SelectedRegression(SparseStrategy):
     def __post_init__(self) -> None:
         check_integer("dim", self.dim, 2)  # first, since the sparsity is compared with it
         super().__post_init__()
+        check_choice("method", self.method, self.methods)
         check_choice("selector", self.selector, SELECTORS)
         # Users with many more rows than features can estimate all coefficients.
         self._voting = self.method == "paper" or 3 * self.dim > self.samples_per_user

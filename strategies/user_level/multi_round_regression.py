@@ -11,7 +11,7 @@ from ldp_flower.data.users import Users
 from ldp_flower.questions import Gradient
 from ldp_flower.questions.sparse import project_on_ball
 from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import Count, Floats, check_choice
+from ldp_flower.validation import Count, Floats
 
 from ..runtime import Ask, Card, LinearResult, Run, TooFewReports, guarantees
 from ..runtime.coefficients import Method
@@ -71,10 +71,6 @@ class MultiRoundRegression(SelectedRegression):
 
     method: Method = "paper"
     num_steps: Count = 5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("method", self.method, self.methods)
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float, **settings: Any) -> Iterator[tuple[Self, Users]]:
