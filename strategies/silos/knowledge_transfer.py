@@ -133,6 +133,8 @@ class KnowledgeTransfer(SparseStrategy):
         check_choice("link", self.link, Teacher.links)
         if self.ridge != 0:
             check_positive("ridge", self.ridge)
+        # Significance threshold for coefficients, in standard deviations of the noise.
+        self._cutoff = math.sqrt(2 * math.log(self.dim))
         self._synthetic_seed = 1 if self.synthetic_seed is None else self.synthetic_seed
         check_integer("synthetic_seed", self._synthetic_seed, 1, 1 << 53)
         if self.num_answers is not None:
@@ -220,8 +222,3 @@ class KnowledgeTransfer(SparseStrategy):
             notes = [*notes, _BIASED.format(answer.count, share)]
         result = replace(result, std_error=std_error, notes=notes)
         return result.with_support_note(self.sparsity)
-
-    @property
-    def _cutoff(self) -> float:
-        """Significance threshold for coefficients, in standard deviations of the noise."""
-        return math.sqrt(2 * math.log(self.dim))
