@@ -343,9 +343,8 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         """
         schedule = self._schedule(reporting, max(num_users, 1), num_rounds)
         reasons: dict[Reason, str] = {}
-        asked, needed = min(schedule.sizes), max(self.min_reports, self.min_train_nodes or 0)
-        if min(asked, num_users) < needed:
-            some = min(asked, num_users)
+        needed = max(self.min_reports, self.min_train_nodes or 0)
+        if (some := min(num_users, *schedule.sizes)) < needed:
             reasons["cohorts"] = f"a round would ask {some} of them, and needs {needed}"
         if schedule.noise_to_signal > REFUSE_ABOVE and not self.force:
             good = self._for_a_good_model(reporting, num_users, num_rounds)
