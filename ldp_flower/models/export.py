@@ -63,17 +63,9 @@ def exported(
     sources, arrays, trained = _inputs(program, trainable)
     operations: list[Operation] = []
     origins: list[str] = []
-    output: Reference | None = None
-    for node in program.graph.nodes:
-        if node.op == "output":
-            (results,) = node.args
-            need(
-                len(results) == 1 and isinstance(results[0], torch.fx.Node),
-                f"a module that returns one tensor, got {len(results)} results: wrap it in a "
-                "module that returns only the tensor from which the loss is computed",
-            )
-            output = sources[results[0]]
-        elif node.op == "call_function" and str(node.target) == _GETITEM:
+    *nodes, last = program.graph.nodes
+    for node in nodes:
+        if node.op == "call_function" and str(node.target) == _GETITEM:
             whole, part = node.args
             sources[node] = Reference(sources[whole].source, part)
         elif node.op == "call_function":
@@ -84,13 +76,18 @@ def exported(
                 raise NetworkError(f"{error} {origins[-1]}") from None
             sources[node] = Reference(len(operations))
             operations.append(operation)
-    assert output is not None
+    (results,) = last.args
+    need(
+        len(results) == 1 and isinstance(results[0], torch.fx.Node),
+        f"a module that returns one tensor, got {len(results)} results: wrap it in a module that "
+        "returns only the tensor from which the loss is computed",
+    )
     record = Tensor(_dtype(one.dtype), tuple(one.shape[1:]))
     parameters = {
         name: Tensor(str(array.dtype), array.shape, name in trained)
         for name, array in arrays.items()
     }
-    return Graph(record, parameters, tuple(operations), output, loss), arrays, origins
+    return Graph(record, parameters, tuple(operations), sources[results[0]], loss), arrays, origins
 
 
 def _one(example: Any) -> torch.Tensor:
@@ -153,12 +150,10 @@ def _instance_norm(
     bias: torch.Tensor | None,
     mean: torch.Tensor | None,
     variance: torch.Tensor | None,
-    of_record: bool,
-    momentum: float,
-    eps: float,
-    cudnn: bool,
+    *settings: Any,
 ) -> Any:
     """Return an instance norm as a group norm with one channel in a group, unless it is frozen."""
+    of_record, momentum, eps, _ = settings  # the last one selects a kernel of GPUs
     if of_record:
         return F.group_norm(x, x.shape[1], weight, bias, eps)
     return F.batch_norm(x, mean, variance, weight, bias, False, momentum, eps)
