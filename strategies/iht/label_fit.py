@@ -86,13 +86,23 @@ class NoisyLabels:
         coef = _least_squares(x, y, keep_above(coef, clears * _errors(x, y, coef)))
         left = self.labels - self.features @ (coef / units)
         square = float(np.mean((y - x @ coef) ** 2)) if len(y) else 0.0
-        lines = [_line(group, weights**2, left, x @ coef, y, square) for group in groups]
-        found = [line for line in lines if line]
-        precisions = [1 / max(line.of_intercept, _TINY) for line in found]
-        intercepts = [line.intercept for line in found]
-        intercept = float(np.average(intercepts, weights=precisions)) if found else 0.0
-        for group, line in zip(groups, lines, strict=True):
-            left[group] -= line.intercept if line else 0.0
+        precisions, fitted = weights**2, x @ coef
+
+        def line(group: NDArray[np.bool_]) -> _Line | None:
+            precision, along = float(precisions[group].sum()), float(fitted[group] @ fitted[group])
+            if not precision:
+                return None
+            intercept = float(precisions[group] @ left[group]) / precision
+            slope = float(fitted[group] @ y[group]) / along if along else 1.0
+            return _Line(intercept, slope, square / precision, square / along if along else 0.0)
+
+        lines = [line(group) for group in groups]
+        found = [each for each in lines if each]
+        shares = [1 / max(each.of_intercept, _TINY) for each in found]
+        intercepts = [each.intercept for each in found]
+        intercept = float(np.average(intercepts, weights=shares)) if found else 0.0
+        for group, each in zip(groups, lines, strict=True):
+            left[group] -= each.intercept if each else 0.0
         whole = not self.corrected[~self.narrow].any()
         bends, parts = _bends(lines, whole), np.mean(self.narrow) if len(y) else 0.0
         lost = float(np.average(self.beyond, weights=weights**2)) if len(y) else 0.0
@@ -152,27 +162,6 @@ class _Line:
     slope: float
     of_intercept: float  # variance of the intercept
     of_slope: float  # variance of the slope
-
-
-def _line(
-    group: NDArray[np.bool_],
-    weights: Floats,
-    left: Floats,
-    fitted: Floats,
-    y: Floats,
-    square: float,
-) -> _Line | None:
-    """Return the regression line of a group of rows, or None if the group has no weight.
-
-    ``left`` are the residuals; ``fitted`` and ``y`` are predictions and labels, weighted and
-    centred; ``square`` is the mean square of the weighted residuals.
-    """
-    precision, along = float(weights[group].sum()), float(fitted[group] @ fitted[group])
-    if not precision:
-        return None
-    intercept = float(weights[group] @ left[group]) / precision
-    slope = float(fitted[group] @ y[group]) / along if along else 1.0
-    return _Line(intercept, slope, square / precision, square / along if along else 0.0)
 
 
 @dataclass(frozen=True)
