@@ -10,8 +10,7 @@ import numpy as np
 from ldp_flower.data.users import Users
 from ldp_flower.questions import Gradient
 from ldp_flower.questions.sparse import project_on_ball
-from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import Count, Floats
+from ldp_flower.validation import Count
 
 from ..runtime import Ask, Card, LinearResult, Run, TooFewReports, guarantees
 from ..runtime.coefficients import Method
@@ -82,7 +81,8 @@ class MultiRoundRegression(SelectedRegression):
     ) -> Generator[Ask, Any, LinearResult]:
         size, unit = len(selected), scale.value
         steps = max(1, min(self.num_steps, run.num_unasked // (2 * self.min_reports)))
-        x, average = np.zeros(size), np.zeros(size)
+        spread = math.sqrt(size / self.samples_per_user)
+        theta, x, average = np.zeros(self.dim), np.zeros(size), np.zeros(size)
         # Weights of the start's error, of norm 1 at most, and of the batches' noise in a point.
         x_weights, average_weights = np.eye(steps + 1)[:1].repeat(2, axis=0)
         errors = np.zeros((steps + 1, size))
@@ -91,17 +91,20 @@ class MultiRoundRegression(SelectedRegression):
             blend, eta = 2 / (step + 1), min(step / 2, _MAX_STEP)
             point = blend * x + (1 - blend) * average
             weights = blend * x_weights + (1 - blend) * average_weights
+            # expected distance of the point from the true coefficients
             error = float(np.linalg.norm(weights[:, None] * errors))
             share = run.num_unasked // (steps + 1 - step)
-            asks = self._gradient(run, share, selected, unit, point, min(error, 1.0), notes)
+            estimator = CoordinateMean(self.epsilon, size, unit * min(error, 1.0), unit * spread)
+            theta[selected] = unit * point
             try:
-                gradient = yield from asks
+                found = yield from estimator.estimate(run, share, Gradient(theta, selected))
             except TooFewReports:
                 if step == 1:
                     raise
                 break
-            errors[step] = gradient.std_error
-            x = project_on_ball(x - eta * gradient.mean, 1.0)
+            notes[:] = dict.fromkeys([*notes, *estimator.notes(share)])
+            errors[step] = found.std_error / unit
+            x = project_on_ball(x - eta * (found.mean / unit), 1.0)
             x_weights = x_weights - eta * weights
             x_weights[step] -= eta
             moved = blend * (x - average)
@@ -111,26 +114,3 @@ class MultiRoundRegression(SelectedRegression):
         # the last move is included, since steps of this size do not suit all features
         std_error = np.hypot(noise, moved)
         return LinearResult(coef=unit * average, std_error=unit * std_error)
-
-    def _gradient(
-        self,
-        run: Run,
-        num_users: int,
-        selected: Integers,
-        scale: float,
-        point: Floats,
-        error: float,
-        notes: list[str],
-    ) -> Generator[Ask, Any, Estimate]:
-        """Query a batch for its mean gradient at a point; return it in units of ``scale``.
-
-        ``error`` is the expected distance of the point from the true coefficients.
-        """
-        size = len(selected)
-        theta = np.zeros(self.dim)
-        theta[selected] = scale * point
-        spread = math.sqrt(size / self.samples_per_user)
-        estimator = CoordinateMean(self.epsilon, size, scale * error, scale * spread)
-        found = yield from estimator.estimate(run, num_users, Gradient(theta, selected))
-        notes[:] = dict.fromkeys([*notes, *estimator.notes(num_users)])
-        return Estimate(found.mean / scale, found.std_error / scale, found.count)
