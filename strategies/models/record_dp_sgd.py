@@ -137,6 +137,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     """
 
     protects = "record"
+    carrier = "train"  # Flower's train messages
     instead_at_node = (
         "LdpFedAvg(network=...), or by RecordDpSgd without noise=, whose noise is at the node "
         'always (unit="user" protects users)'
@@ -251,11 +252,6 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         The number of records is not considered: only the census declares it.
         """
         return self._too_few(num_users)
-
-    @property
-    def carrier(self) -> str:
-        """Type of the messages: Flower's train messages."""
-        return "train"
 
     @property
     def fewest_nodes(self) -> int:
