@@ -10,7 +10,7 @@ from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.refusals import TooFew
 
-from ..runtime.result import HALF_WIDTH_80
+from ..sums.networks import expectation_of
 from .schedule import LONGEST_PATH, LONGEST_STEP
 
 #: Values of q above which a run warns and is refused. Linear models of digits
@@ -96,17 +96,14 @@ class RecordNoise:
 
     def expectation(self) -> Expectation:
         """Return the expected noise-to-signal ratio q, computed by the accountant's numbers."""
-        plan, ratio = self.plan, self.noise_to_signal
-        # relative spread of the norm of d normals
-        spread = HALF_WIDTH_80 * math.sqrt(0.5 / self.dim)
+        plan = self.plan
         all_steps = plan.num_rounds * plan.steps
         rounds = sorted({1, -(-plan.num_rounds // 2), plan.num_rounds})
         spent = ", ".join(f"{plan.epsilon_after(each):.3g} after round {each}" for each in rounds)
-        return Expectation(
+        return expectation_of(
+            self.noise_to_signal,
+            self.dim,
             error="network's noise q, in lengths of the largest mean gradient",
-            value=ratio,
-            low=ratio * max(1 - spread, 0.0),
-            high=ratio * (1 + spread),
             rounds=plan.num_rounds,
             randomizers=(
                 RecordGaussian(  # states the cost and the size of an answer

@@ -9,7 +9,7 @@ from ldp_flower.expectation import Expectation
 from ldp_flower.questions import ClippedUpdate, NormalisedUpdate, UpdateQuestion
 from ldp_flower.randomizers import Randomizer, ball_codebook
 
-from ..runtime.result import HALF_WIDTH_80
+from ..sums.networks import expectation_of
 
 #: Values of q above which results are poor, and useless.
 WARN_ABOVE, REFUSE_ABOVE = 0.6, 2.0
@@ -105,19 +105,15 @@ def expected(schedule: Schedule, reporting: Reporting) -> Expectation:
 
     It is the length of the noise over that of the mean updates, if every update had length 1.
     """
-    ratio = schedule.noise_to_signal
-    # relative spread of the norm of d normals
-    spread = HALF_WIDTH_80 * math.sqrt(0.5 / reporting.dim)
     judged = (
         f"Above {WARN_ABOVE} expect a poor model. A smaller q does not promise a good one: at q = "
         ".06 rows with small gradients had an accuracy of .50, and nodes with rows of one class "
         ".29, instead of .90."
     )
-    return Expectation(
+    return expectation_of(
+        schedule.noise_to_signal,
+        reporting.dim,
         error="model's noise q, in lengths of an update",
-        value=ratio,
-        low=ratio * max(1 - spread, 0.0),
-        high=ratio * (1 + spread),
         rounds=len(schedule.steps),
         randomizers=(reporting.randomizer,),
         assumes=(f"The model has {reporting.dim:,} parameters, of which all are trained.",),

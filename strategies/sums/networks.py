@@ -78,15 +78,22 @@ def too_few(budget: Budget, dim: int, most: float) -> TooFew | None:
     return budget.too_few(what, math.ceil(budget.users * ratio / most))
 
 
+def expectation_of(ratio: float, dim: int, **others: Any) -> Expectation:
+    """Return an expected error that is the noise-to-signal ratio q of ``dim`` parameters.
+
+    ``others`` are the other arguments of :class:`~ldp_flower.expectation.Expectation`.
+    """
+    spread = HALF_WIDTH_80 * math.sqrt(0.5 / dim)  # relative spread of the norm of d normals
+    low, high = ratio * max(1 - spread, 0.0), ratio * (1 + spread)
+    return Expectation(value=ratio, low=low, high=high, **others)
+
+
 def expected(budget: Budget, dim: int) -> Expectation:
     """Return the expected error of a plan: the noise-to-signal ratio q."""
-    ratio = noise_to_signal(budget, dim)
-    spread = HALF_WIDTH_80 * math.sqrt(0.5 / dim)  # relative spread of the norm of d normals
-    return Expectation(
+    return expectation_of(
+        noise_to_signal(budget, dim),
+        dim,
         error="model's noise q, in lengths of a clipped gradient",
-        value=ratio,
-        low=ratio * max(1 - spread, 0.0),
-        high=ratio * (1 + spread),
         rounds=STEPS,
         randomizers=(budget.ball(dim + 1, _RADIUS, 1.0, STEPS),),
         assumes=(f"The model has {dim:,} parameters, of which all are trained.",),
