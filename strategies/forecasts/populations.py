@@ -213,13 +213,23 @@ def planned_length(radius: float, dim: int) -> float:
 
 
 def linear_users(
-    dim: int, sparsity: int, quality: float, length: float | None = None, **others: Any
+    setting: Setting,
+    dim: int,
+    sparsity: int,
+    length: float | None = None,
+    samples_per_user: int | None = None,
+    **others: Any,
 ) -> LinearUsers:
     """Return the users on whom a plan simulates regressions, and its assumptions about them.
 
-    Coefficients explain a share ``quality`` of the targets' variance.
-    If ``length`` is not given, the targets' variance is 1.
+    Coefficients explain the setting's share of the targets' variance. If ``length`` is not given,
+    this variance is 1. ``samples_per_user`` is a strategy's guess of a user's rows, if users have
+    several.
     """
+    quality = setting.quality or USUAL_R2
+    if samples_per_user is not None:
+        others["rows"] = rows_for(setting, samples_per_user)
+        others["variance_between"] = setting.variance_between or 0.0
     feature_size = others.get("feature_size")
     assumed = (
         f"{sparsity} coefficients of one size, which explain {quality:.0%} of the targets' "

@@ -23,7 +23,6 @@ from ldp_flower.validation import (
 from ..forecasts import lower_bounds
 from ..forecasts.populations import (
     MAX_PLANNED,
-    USUAL_R2,
     LinearUsers,
     features_of,
     linear_users,
@@ -186,12 +185,8 @@ class LabelLdpIht(SparseStrategy):
 
     def synthetic(self, setting: Setting) -> LinearUsers:
         """Return a population for plans: users whose normal labels follow one linear model."""
-        return linear_users(
-            self.dim,
-            self.sparsity,
-            setting.quality or USUAL_R2,
-            max_users=max(MAX_PLANNED // self.dim, 1),
-        )
+        most = max(MAX_PLANNED // self.dim, 1)
+        return linear_users(setting, self.dim, self.sparsity, max_users=most)
 
     def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
         """Return the known lower bounds on the error of sparse regression with private labels."""

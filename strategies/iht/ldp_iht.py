@@ -17,7 +17,6 @@ from ldp_flower.validation import Count, Positive, check_choice, check_integer, 
 
 from ..forecasts import lower_bounds
 from ..forecasts.populations import (
-    USUAL_R2,
     LinearUsers,
     features_of,
     linear_users,
@@ -177,11 +176,7 @@ class LdpIht(AtNode, FeatureStrategy[LinearResult]):
         if self.link != "identity":
             raise NoPlan("Only link='identity' of LdpIht has a plan.")
         return linear_users(
-            self.dim,
-            self._sparsity,
-            setting.quality or USUAL_R2,
-            rows=rows_for(setting, self.samples_per_user),
-            variance_between=setting.variance_between or 0.0,
+            setting, self.dim, self._sparsity, samples_per_user=self.samples_per_user
         )
 
     def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:

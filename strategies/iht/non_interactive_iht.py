@@ -17,7 +17,6 @@ from ldp_flower.validation import Positive
 
 from ..forecasts import lower_bounds
 from ..forecasts.populations import (
-    USUAL_R2,
     LinearUsers,
     features_of,
     linear_users,
@@ -181,13 +180,8 @@ class NonInteractiveIht(SparseStrategy):
         variance = float(self._covariance[0, 0])
         if not np.allclose(self._covariance, variance * np.eye(self.dim)):
             raise NoPlan("NonInteractiveIht has a plan for uncorrelated features of one size only.")
-        return linear_users(
-            self.dim,
-            self.sparsity,
-            setting.quality or USUAL_R2,
-            planned_length(self.radius or 1.0, self.dim),
-            feature_size=math.sqrt(variance),
-        )
+        length, size = planned_length(self.radius or 1.0, self.dim), math.sqrt(variance)
+        return linear_users(setting, self.dim, self.sparsity, length, feature_size=size)
 
     def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
         """Return the known lower bounds on the error of sparse regression in one round."""

@@ -22,7 +22,6 @@ from ldp_flower.validation import Count, Floats, Positive, check_choice, check_u
 
 from ..forecasts import lower_bounds
 from ..forecasts.populations import (
-    USUAL_R2,
     LinearUsers,
     features_of,
     linear_users,
@@ -193,13 +192,9 @@ class SparseRegression(AtNode, SparseWaves):
         """Return a population for plans: users whose targets follow one linear model."""
         if self._logistic:
             raise NoPlan("Only link='identity' of SparseRegression has a plan.")
+        sparsity, rows = min(_PLANNED_SPARSITY, self.dim), self.samples_per_user
         return linear_users(
-            self.dim,
-            min(_PLANNED_SPARSITY, self.dim),
-            setting.quality or USUAL_R2,
-            rows=rows_for(setting, self.samples_per_user),
-            variance_between=setting.variance_between or 0.0,
-            scale=self.target_scale,
+            setting, self.dim, sparsity, samples_per_user=rows, scale=self.target_scale
         )
 
     def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:

@@ -20,7 +20,6 @@ from ldp_flower.validation import Count, Positive, check_choice, check_integer, 
 
 from ..forecasts import lower_bounds
 from ..forecasts.populations import (
-    USUAL_R2,
     LinearUsers,
     features_of,
     linear_users,
@@ -133,14 +132,8 @@ class SelectedRegression(SparseStrategy):
 
     def synthetic(self, setting: Setting) -> LinearUsers:
         """Return a population for plans: users whose targets follow one linear model."""
-        return linear_users(
-            self.dim,
-            self.sparsity,
-            setting.quality or USUAL_R2,
-            rows=rows_for(setting, self.samples_per_user),
-            variance_between=setting.variance_between or 0.0,
-            scale=self.target_scale,
-        )
+        rows, scale = self.samples_per_user, self.target_scale
+        return linear_users(setting, self.dim, self.sparsity, samples_per_user=rows, scale=scale)
 
     def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
         """Return the known lower bounds on the error of sparse regression with private users."""
