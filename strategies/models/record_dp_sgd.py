@@ -17,7 +17,7 @@ from ldp_flower.models.graph import Operation, Reference, Tensor
 from ldp_flower.presentation.words import counted
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.refusals import TooFew
-from ldp_flower.validation import check_choice, check_integer, check_unused
+from ldp_flower.validation import Count, check_choice, check_unused
 
 from ..forecasts.populations import features_of
 from ..runtime import Asked, Card, LdpStrategy, Run, TooFewReports, ask_on
@@ -55,7 +55,7 @@ _NO_OWNERS = (
 )
 _STOPPED = "Stopped after round {} of {}: {} of {} silos have ended the plan, at its cost so far."
 _USUAL_RATE = {"record": 0.05, "user": 1.0}
-_USUAL_RECORDS_PER_USER = 10
+_USUAL_RECORDS = {"record": None, "user": 10}  # of a user in a round
 
 
 @dataclass(eq=False, repr=False)
@@ -166,7 +166,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     records_per_user: int | None = None
     optimizer: str = "sgd"
     learning_rate: float | None = None
-    min_nodes: int = 1
+    min_nodes: Count = 1
     force: bool = False
     stop: Callable[[Network], bool] | None = field(default=None, metadata={LATER: True})
     min_reports: int = field(default=1, init=False)
@@ -175,21 +175,18 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         super().__post_init__()
         if not isinstance(self.network, Network):
             raise ValueError(f"Expected a Network, got {type(self.network).__name__}.")
-        check_integer("min_nodes", self.min_nodes, 1)
         if not (self.stop is None or callable(self.stop)):
             raise ValueError(f"Expected stop to be a function, got {self.stop!r}.")
         check_choice("unit", self.unit, UNITS)
-        of_users = self.unit == "user"
-        if not of_users:
+        if self.unit == "record":
             check_unused(self, "with unit='record'", "records_per_user")
         self.protects = self.unit
+        rate, records = self.sampling_rate, self.records_per_user
         self.plan = DpSgdPlan(
             *(self.epsilon, self.delta, self.num_rounds, self.steps),
-            _USUAL_RATE[self.unit] if self.sampling_rate is None else self.sampling_rate,
+            _USUAL_RATE[self.unit] if rate is None else rate,
             self.max_grad_norm,
-            _USUAL_RECORDS_PER_USER
-            if of_users and self.records_per_user is None
-            else self.records_per_user,
+            _USUAL_RECORDS[self.unit] if records is None else records,
             self.stop is not None,
         )
         self._text = self.network.graph.to_text()
