@@ -13,12 +13,7 @@ from ldp_flower.randomizers import (
     RandomizedResponse,
     Randomizer,
 )
-from ldp_flower.validation import (
-    check_choice,
-    check_fraction,
-    check_positive,
-    check_unused,
-)
+from ldp_flower.validation import Fraction, check_choice, check_positive, check_unused
 
 from ..forecasts import lower_bounds
 from ..forecasts.populations import (
@@ -135,7 +130,7 @@ class LabelLdpIht(SparseStrategy):
     mechanism: str | None = None
     solver: Literal["iht", "lasso"] = "iht"
     label_bound: float | None = None
-    scale_share: float | None = None
+    scale_share: Fraction | None = None
     radius: float = math.inf
 
     def __post_init__(self) -> None:
@@ -148,8 +143,6 @@ class LabelLdpIht(SparseStrategy):
                 "Expected delta > 0 with the Gaussian mechanism, and only with it, "
                 f"got {self.delta}."
             )
-        if self.scale_share is not None:
-            check_fraction("scale_share", self.scale_share)
         if self.label_bound is not None:
             check_unused(self, "with a label_bound", "scale_share")
         if self.mechanism == "bit":
