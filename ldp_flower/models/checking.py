@@ -9,6 +9,7 @@ from .graph import (
     CLASS_LOSSES,
     FLOATS,
     MAX_DIMS,
+    RECORD,
     Graph,
     Limits,
     NetworkError,
@@ -18,7 +19,6 @@ from .graph import (
     need,
 )
 from .operations import row_of
-from .signatures import Results
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,9 @@ class Shapes:
     """
 
     def __init__(self, record: Tensor, parameters: Mapping[str, Tensor], limits: Limits) -> None:
-        self._limits = limits
-        self._record = Held(Tensor(record.dtype, (1, *record.shape)), True)
-        self._parameters = parameters
-        self._results: list[tuple[Results, int, bool]] = []
+        self._limits, self._count = limits, 0
+        self._known = {Reference(name): Held(tensor, False) for name, tensor in parameters.items()}
+        self._known[RECORD] = Held(Tensor(record.dtype, (1, *record.shape)), True)
 
     def add(self, operation: Operation) -> tuple[tuple[Tensor, ...], bool, int]:
         """Check an operation, and add its results to the known values.
@@ -65,25 +64,20 @@ class Shapes:
             )
             self._limits.require("tensor", each.size, f"numbers in a value of shape {shape}")
         of_record = any(self.find(each).of_record for each in operation.references())
-        self._results.append((found, row.usable, of_record))
+        for part, each in enumerate(results[: row.usable]):
+            reference = Reference(self._count, part if isinstance(found, tuple) else None)
+            self._known[reference] = Held(each, of_record)
+        self._count += 1
         return results, of_record, flops
 
     def find(self, reference: Reference) -> Held:
         """Return the value that a reference names; raise NetworkError if it is not one tensor."""
-        if reference.source is None:
-            return self._record
-        if isinstance(reference.source, str):
-            return Held(self._parameters[reference.source], False)
-        found, usable, of_record = self._results[reference.source]
-        parts = found[:usable] if isinstance(found, tuple) else ()
-        if isinstance(found, Tensor) and reference.part is None:
-            return Held(found, of_record)
-        if reference.part is not None and reference.part < len(parts):
-            return Held(parts[reference.part], of_record)
-        raise NetworkError(
-            f"Expected an existing part of operation {reference.source} that may be used, "
-            f"got {reference.part}."
+        need(
+            reference in self._known,
+            f"an existing part of operation {reference.source} that may be used, got "
+            f"{reference.part}",
         )
+        return self._known[reference]
 
     def _argument(self, value: Any) -> Any:
         return self.find(value) if isinstance(value, Reference) else value
