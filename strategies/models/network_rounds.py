@@ -97,15 +97,11 @@ class NetworkAsk(Asked):
 
         The order of summation does not depend on the order in which silos answered.
         """
-        sums = {name: np.zeros(tensor.shape) for name, tensor in self._wanted.items()}
-        for part in parts.values():
-            for name, array in part.arrays.items():
-                sums[name] += part.units * array
         units = sum(part.units for part in parts.values())
-        mean = {
-            name: (sums[name] / (units or 1.0)).astype(tensor.dtype)
-            for name, tensor in self._wanted.items()
-        }
+        mean: dict[str, NDArray[Any]] = {}
+        for name, tensor in self._wanted.items():
+            each = (part.units * part.arrays[name] for part in parts.values())
+            mean[name] = (sum(each, np.zeros(tensor.shape)) / (units or 1.0)).astype(tensor.dtype)
         return Models(mean, units, len(parts))
 
     def metrics(self, answer: Models) -> dict[str, int | float]:
