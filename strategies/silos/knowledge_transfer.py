@@ -166,16 +166,14 @@ class KnowledgeTransfer(SparseStrategy):
         sizes = [max(int(share * run.num_users), self.min_reports) for share in _COMPARED]
         without = run.cohorts(sizes) if self.link == "identity" else []
         student, bound = np.zeros(self.dim), self.radius
-        features = None
-        if self.num_answers:
-            features = synthetic_features(self._synthetic_seed, self.num_answers, self.dim)
-        pooled, precision = np.zeros(self.num_answers or self.dim), 0.0
+        rows, seed = self.num_answers, self._synthetic_seed
+        features = synthetic_features(seed, rows, self.dim) if rows else None
+        pooled, precision = np.zeros(rows or self.dim), 0.0
         for left in range(self.num_waves, 0, -1):
             (cohort,) = run.cohorts([run.num_unasked // left])
             question = Teacher(
-                *(student, self.sparsity, self.radius, self.ridge or None, self.num_answers),
-                self._synthetic_seed if self.num_answers else None,
-                self.link,
+                *(student, self.sparsity, self.radius, self.ridge or None, rows),
+                *(seed if rows else None, self.link),
             )
             answer = yield from ask_on(Ask(cohort, question, self.randomizer(bound)), precision > 0)
             if answer is None:
