@@ -33,6 +33,8 @@ _FEWEST_ROUNDS = 3
 class Signal:
     """Sequential tests of mean updates against their known noise. They cost no privacy.
 
+    ``dim`` is the number of parameters, and ``rounds`` the number of planned rounds.
+
     Without a signal (all updates are 0, or they cancel) a mean update is normal noise of known
     variance. There are three test statistics over the rounds so far: the sum of the squared norms;
     the squared norm of the weighted sum of updates, which has more power while updates point the

@@ -169,7 +169,11 @@ class PeelingDpIht(ClippedSilos):
         return theta, last, error
 
     def _error(self, line: Secant, noise: float, records: float) -> float:
-        """Return a coefficient's standard error: noise, sampling and remaining distance."""
+        """Return a coefficient's standard error: noise, sampling and remaining distance.
+
+        ``noise`` is the standard deviation of the last step's noise, and ``records`` the number of
+        records of all silos. The error is NaN if it is not known.
+        """
         if self.target_scale is None or not line.is_known:  # with classes, the norm is a guess
             return math.nan
         residual = self.noise_scale or self.target_scale / 2
