@@ -188,25 +188,12 @@ class NonInteractiveIht(SparseStrategy):
         return lower_bounds.one_row(self.epsilon, self.delta, rounds=False)
 
     def protocol(self, run: Run) -> Protocol:
-        """Ask for the gradients at zero, and return the largest coefficients of the solution."""
+        """Ask for the gradients at zero, and return the largest coefficients of the solution.
+
+        With ``method="auto"``, a few users report on sizes first.
+        """
         if self.method == "paper":
             return (yield from self._paper(run))
-        return (yield from self._auto(run))
-
-    def _paper(self, run: Run) -> Protocol:
-        """Run the paper's method, in which all users answer one question."""
-        (everyone,) = run.cohorts([run.num_users])
-        randomizer = self.randomizer()
-        question = Gradient(np.zeros(self.dim), feature_bound=1.0, residual_bound=self._clip)
-        answer = yield Ask(everyone, question, randomizer)
-        inverse = np.linalg.inv(self._covariance) / attenuation(1.0)
-        coef = keep_largest(-inverse @ answer.mean, self.sparsity)
-        noise = math.sqrt(randomizer.variance / answer.count) * np.linalg.norm(inverse, axis=1)
-        noise = np.where(coef != 0, noise, np.nan)
-        return LinearResult(coef=project_on_ball(coef, self.radius or 1.0), std_error=noise)
-
-    def _auto(self, run: Run) -> Protocol:
-        """Run the default method, in which a few users report on sizes."""
         share = max(math.ceil(_SIZES_SHARE * run.num_users), run.min_reports)
         octaves, *others = run.cohorts([share] * (3 if self.covariance is None else 1))
         zero = np.zeros(self.dim)
@@ -251,3 +238,15 @@ class NonInteractiveIht(SparseStrategy):
             notes.append(_BEYOND.format(np.linalg.norm(coef), self.radius))
             coef = project_on_ball(coef, self.radius)
         return LinearResult(coef=coef, std_error=std_error, notes=notes)
+
+    def _paper(self, run: Run) -> Protocol:
+        """Run the paper's method, in which all users answer one question."""
+        (everyone,) = run.cohorts([run.num_users])
+        randomizer = self.randomizer()
+        question = Gradient(np.zeros(self.dim), feature_bound=1.0, residual_bound=self._clip)
+        answer = yield Ask(everyone, question, randomizer)
+        inverse = np.linalg.inv(self._covariance) / attenuation(1.0)
+        coef = keep_largest(-inverse @ answer.mean, self.sparsity)
+        noise = math.sqrt(randomizer.variance / answer.count) * np.linalg.norm(inverse, axis=1)
+        noise = np.where(coef != 0, noise, np.nan)
+        return LinearResult(coef=project_on_ball(coef, self.radius or 1.0), std_error=noise)
