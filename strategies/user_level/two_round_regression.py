@@ -75,23 +75,6 @@ class TwoRoundRegression(SelectedRegression):
         """
         if self.method == "paper":
             return (yield from self._by_coordinates(run, selected, scale.value, notes))
-        return (yield from self._by_waves(run, selected, scale.value))
-
-    def _by_coordinates(
-        self, run: Run, selected: Integers, scale: float, notes: list[str]
-    ) -> Generator[Ask, Any, LinearResult]:
-        size = len(selected)
-        spread = math.sqrt(size / max(self.samples_per_user - size - 1, 1))
-        estimator = CoordinateMean(self.epsilon, size, 1.0, spread)
-        notes += estimator.notes(run.num_unasked)
-        question = ResidualCoefficients(np.zeros(self.dim), np.ones(size), _PAPER_RIDGE, selected)
-        found = yield from estimator.estimate(run, run.num_unasked, question)
-        return LinearResult(coef=scale * found.mean, std_error=scale * found.std_error)
-
-    def _by_waves(
-        self, run: Run, selected: Integers, scale: float
-    ) -> Generator[Ask, Any, LinearResult]:
-        """Return the fit: the mean of users' own coefficients and intercepts, found by waves."""
         size, rows = len(selected) + 1, self.samples_per_user
         ridge = min(_MOST_RIDGE, size / rows)
         factor, noise = ridge_moments(size / rows, ridge)
@@ -105,7 +88,7 @@ class TwoRoundRegression(SelectedRegression):
             run,
             question,
             size,
-            _FIRST_CLIP * scale * math.hypot(factor, math.sqrt(size * noise / rows)),
+            _FIRST_CLIP * scale.value * math.hypot(factor, math.sqrt(size * noise / rows)),
             _MOST_WAVES,
             is_bound=False,
             factor=factor,
@@ -113,3 +96,14 @@ class TwoRoundRegression(SelectedRegression):
         )
         coef, std_error = found.mean[:-1], found.std_error[:-1]
         return LinearResult(coef=coef, std_error=std_error, intercept=float(found.mean[-1]))
+
+    def _by_coordinates(
+        self, run: Run, selected: Integers, scale: float, notes: list[str]
+    ) -> Generator[Ask, Any, LinearResult]:
+        size = len(selected)
+        spread = math.sqrt(size / max(self.samples_per_user - size - 1, 1))
+        estimator = CoordinateMean(self.epsilon, size, 1.0, spread)
+        notes += estimator.notes(run.num_unasked)
+        question = ResidualCoefficients(np.zeros(self.dim), np.ones(size), _PAPER_RIDGE, selected)
+        found = yield from estimator.estimate(run, run.num_unasked, question)
+        return LinearResult(coef=scale * found.mean, std_error=scale * found.std_error)
