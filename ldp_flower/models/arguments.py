@@ -169,5 +169,5 @@ IMAGE: Final = sizes(2, most=MAX_INTEGER)
 SCALES: Final = _list(
     f"two scales above 0, at most {MAX_WINDOW}",
     range(2, 3),
-    lambda value: value != 0 and real(0, MAX_WINDOW).holds(value),
+    lambda value: type(value) in (int, float) and 0 < value <= MAX_WINDOW,
 )

@@ -120,7 +120,7 @@ def target_of(graph: Graph, output: Tensor) -> Tensor:
     )
     of_classes = graph.loss in CLASS_LOSSES
     need(
-        not of_classes or max(shape[:1], default=0) >= 2,
+        not of_classes or (len(shape) > 0 and shape[0] >= 2),
         "an output of shape [1, classes, ...] with at least 2 classes for "
         f"{graph.loss}, got {list(output.shape)}",
     )
