@@ -123,19 +123,15 @@ class SparseWaves(FeatureStrategy[SparseResult]):
 
     @abstractmethod
     def _typical(self) -> tuple[int, float, bool]:
-        """Return three public guesses about the users' data.
+        """Return a user's number of observations, a coefficient's mean score, and if there are few.
 
-        They are the number of a user's observations; the mean score of a coefficient, in standard
-        deviations in one user's data; True if the coefficients are few enough for waves without a
-        vote.
+        They are public guesses. The score is in standard deviations in one user's data. The third
+        is True if the coefficients are few enough for waves without a vote.
         """
 
     @abstractmethod
     def _learn_scale(self, run: Run) -> Generator[Ask, Estimate, TargetScale]:
-        """Return the observations' scale, declared or estimated by a cohort.
-
-        With a variance of 0, waves do not refine it.
-        """
+        """Return the declared or estimated scale; with a variance of 0, waves do not refine it."""
 
     @abstractmethod
     def _selection(self, set_size: int) -> Question:
@@ -153,10 +149,9 @@ class SparseWaves(FeatureStrategy[SparseResult]):
 
     @abstractmethod
     def _moments(self, num_active: int) -> tuple[float, float]:
-        """Return two moments of one user's estimate of ``num_active`` coefficients.
+        """Return the factor by which one user's estimate shrinks ``num_active`` coefficients.
 
-        They are the factor by which it shrinks them, and the variance of each, times the number of
-        the user's observations.
+        The second number is the variance of each, times the number of the user's observations.
         """
 
     @abstractmethod
@@ -167,8 +162,8 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     def _showing(self) -> tuple[str, str, float]:
         """Parts of the note on a result in which every coefficient is probably zero.
 
-        They are the word for a coefficient; the words for a large one; its mean score, in standard
-        deviations in one user's data, from which the number of users follows that would find it.
+        They are the words for a coefficient and for a large one, and the mean score of the latter,
+        from which follows how many users would find it.
         """
 
     def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:
