@@ -27,10 +27,8 @@ _ADVICE = {
     'register one by @app.train(), for message_type="train.NAME" by @app.train("NAME").',
     (2, "No query function registered"): "The ClientApp answers no queries: in client_app.py "
     "make it LdpClientApp(load_users), or attach(app, load_users) to it.",
-    (2, "PrivacyPolicy, got Message"): "LdpUpdateMod is passed as a class. Pass an instance: "
-    "ClientApp(mods=[LdpUpdateMod()]).",
-    (2, ""): "This came from a mod before LdpUpdateMod, or from a train function without it: "
-    "put LdpUpdateMod() first in ClientApp(mods=[...]).",
+    (2, ""): "This came from a mod before LdpUpdateMod, from a train function without it, or "
+    "LdpUpdateMod is passed as a class: put an instance first, ClientApp(mods=[LdpUpdateMod()]).",
     (6, ""): "A mod before ldp-flower's fails at messages without a model: make LdpUpdateMod() "
     "the first of the mods, and remove Flower's own mods that clip or add noise.",
 }

@@ -159,17 +159,17 @@ def fails_first(message, context, call_next):
         (
             LdpFedAvg(epsilon=4.0),
             with_train(ClientApp()),
-            r"KeyError.*arrays.* put LdpUpdateMod\(\) first",
+            r"KeyError.*arrays.* put an instance first, ClientApp\(mods=\[LdpUpdateMod\(\)\]\)",
         ),
         (
             LdpFedAvg(epsilon=4.0),
             with_train(ClientApp(mods=[fails_first, LdpUpdateMod()])),
-            r"nobody sends this.* came from a mod before LdpUpdateMod, .*LdpUpdateMod\(\) first",
+            r"nobody sends this.* came from a mod before LdpUpdateMod, .* put an instance first",
         ),
         (
             LdpFedAvg(epsilon=4.0),
             with_train(ClientApp(mods=[LdpUpdateMod])),
-            r"LdpUpdateMod is passed as a class. Pass an instance: ClientApp\(mods=\[LdpUpd",
+            r"LdpUpdateMod is passed as a class: put an instance first, ClientApp\(mods=\[LdpUpd",
         ),
     ],
     ids=["attach forgotten", "mod forgotten", "a mod fails before it", "brackets forgotten"],
