@@ -210,7 +210,7 @@ class LiveRun(Run):
         if again is not None:
             self._ask = again
         elif step.reports < needed:
-            few = TooFew(f"{step}.", "answers", needed, unit="reports")
+            few = TooFew(f"{step}.", "answers", needed if step.reports else None, unit="reports")
             self._advance(TooFewReports(few))
         elif step.reports < self.min_reports and isinstance(ask, Ask) and not ask.single:
             self._advance(with_known_noise(answer, ask.randomizer))
