@@ -109,7 +109,7 @@ class QuantilesResult(Result):
     def _findings(self) -> list[str]:
         names, texts = self._groups(), map(with_ends, self.values, self.lower, self.upper)
         return [
-            f"{group}{level:.4g} of {self.column} is at most {value} "
-            f"(95 % interval {low} to {high})"
+            f"{group}{'median' if level == 0.5 else f'quantile {level:.4g}'} of {self.column}: "
+            f"{value} (95 % interval {low} to {high})"
             for group, level, (value, low, high) in zip(names, self.levels, texts, strict=True)
         ]

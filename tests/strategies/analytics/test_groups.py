@@ -50,7 +50,7 @@ def test_quantiles_of_groups_are_within_their_intervals(options, rank):
     assert np.sqrt(np.mean(np.square(off))) < rank
     again = type(result).from_dict(json.loads(json.dumps(result.to_dict())))
     assert again.keys == result.keys == {"sort": np.repeat([*"abc"], 3).tolist()}
-    assert "a 0.5 of x is at most" in str(result) and "<svg" in result.to_html()
+    assert "a median of x: " in str(result) and "<svg" in result.to_html()
     assert result.estimates().names[:2] == ["x a 25 %", "x a 50 %"]
 
 
