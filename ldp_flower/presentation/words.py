@@ -11,6 +11,8 @@ import numpy as np
 
 _MISSING = "–"
 _SPAN = 1e3  # largest ratio of numbers that are shown with the same number of decimals
+_MOST_DECIMALS = 9  # largest number of decimals in a column; smaller numbers have exponents
+_SMALLEST_P = 0.0001  # smallest p-value in a text; null distributions are not known that far out
 _NEARLY_CERTAIN = 0.999  # chances of a right guess above this one are described as nearly certain
 
 #: Whom a user trusts, by the place where noise is added.
@@ -49,7 +51,9 @@ def numbers(values: Sequence[object]) -> list[str]:
     sizes = [abs(value) for value in floats if math.isfinite(value) and value]
     if not sizes or len(floats) < len(values) or max(sizes) > _SPAN * min(sizes):
         return [number(value) for value in values]
-    decimals = min(max(3 - math.floor(math.log10(max(sizes))), 0), 9)
+    decimals = max(3 - math.floor(math.log10(max(sizes))), 0)
+    if decimals > _MOST_DECIMALS:
+        return [number(value) for value in values]
     return [_MISSING if math.isnan(value) else f"{value:z,.{decimals}f}" for value in floats]
 
 
@@ -83,6 +87,11 @@ def with_ends(value: float, lower: float, upper: float) -> tuple[str, str, str]:
 def by_error(values: Sequence[float], errors: Sequence[float]) -> list[str]:
     """Return the texts of numbers, each rounded to the second digit of its standard error."""
     return [to_error(value, error) for value, error in zip(values, errors, strict=True)]
+
+
+def p_value_text(value: float) -> str:
+    """Return the text of a p-value, which is a bound if the p-value is tiny."""
+    return f"p = {value:.2g}" if value >= _SMALLEST_P else f"p < {_SMALLEST_P}"
 
 
 def percentage(value: float) -> str:

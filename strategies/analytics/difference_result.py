@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord
 from scipy.special import ndtr, ndtri
 
 from ldp_flower.presentation import charts
-from ldp_flower.presentation.words import to_error, with_error
+from ldp_flower.presentation.words import p_value_text, to_error, with_error
 from ldp_flower.validation import Floats
 
 from ..runtime import Result
@@ -131,7 +131,7 @@ class DifferenceResult(Result):
         ends = (to_error(end, self.std_error) for end in (self.lower, self.upper))
         return [
             f"{self.column}, {self._name}: {with_error(self.difference, self.std_error)} "
-            f"(95 % from {' to '.join(ends)}, p = {self.p_value:.2g})",
+            f"(95 % from {' to '.join(ends)}, {p_value_text(self.p_value)})",
             f"a difference of {to_error(self.detectable, self.std_error)} is detected by "
             f"{_POWER:.0%} of such studies",
         ]

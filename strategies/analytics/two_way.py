@@ -12,7 +12,7 @@ from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
 from ldp_flower.presentation import charts
-from ldp_flower.presentation.words import number
+from ldp_flower.presentation.words import number, p_value_text
 from ldp_flower.validation import Floats, check_integer
 
 from ..forecasts.populations import audited_users, features_of
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 # noise of a share is at most _NOISE times the mean share.
 _CELLS, _NOISE = (4, 6, 8, 12, 16), 0.5
 _SIGNIFICANCE = 0.05  # significance level of the test in a result's text
-_SMALLEST = 0.0001  # smallest p-value in a result's text
 
 
 @dataclass(repr=False, kw_only=True)
@@ -150,8 +149,7 @@ class TwoWayResult(Result):
 
     def _findings(self) -> list[str]:
         verdict = "go together" if self.p_value < _SIGNIFICANCE else "may be independent"
-        # The null distribution is fitted to simulated tables, which do not show its far tail.
-        p_value = f"p = {self.p_value:.2g}" if self.p_value >= _SMALLEST else f"p < {_SMALLEST}"
+        p_value = p_value_text(self.p_value)
         return [f"{self.row} and {self.column} {verdict}: {p_value} in a test of independence"]
 
 
