@@ -21,7 +21,9 @@ from .ranking import QUESTIONS, ask_auc
 # Shares of the budget: of the mean features, of the classes, of the scores.
 _MEANS, _CLASSES, _SCORES = 0.1, 0.03, 0.1
 _DESCENT = 1 - _MEANS - _CLASSES - _SCORES
-_MAX_AUC_ERROR = 0.25  # standard error of the AUC beyond which a run does not start
+# Standard error of the AUC beyond which a run does not start. A model is kept if its AUC exceeds .5
+# by more than one error. With larger errors, nearly all runs would return the shares alone.
+_MAX_AUC_ERROR = 0.1
 _LEAST_CONSTANT = 0.5  # mean of a constant of 1 in rows of columns that are shortened, at least
 _MIN_CLASS_SHARE = 0.01  # of a class's share, where its noise could take it to 0
 
