@@ -18,7 +18,7 @@ import numpy as np
 from flwr.clientapp import ClientApp
 
 from ..accounting import gaussian_noise_multiplier
-from ..clients import LdpUpdateMod
+from ..clients.train_messages import log_failure
 from ..guarantee.training import flattened, parameters_of, with_parameters
 from ..simulation.grid import silenced
 from ..strategies import LdpFedAvg
@@ -213,7 +213,7 @@ class ComparisonPlan(PlainFields):
             # Flower logs every node in every round. Failures are counted, so they need no log.
             with (
                 silenced("flwr", below=logging.ERROR),
-                silenced(LdpUpdateMod.__module__, below=logging.CRITICAL),
+                silenced(log_failure.__module__, below=logging.CRITICAL),
             ):
                 return Comparison(name, self.num_nodes, sweep(cells, file, 1))
 
