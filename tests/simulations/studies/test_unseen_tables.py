@@ -55,7 +55,8 @@ def test_a_model_is_judged_on_the_whole_table(frame):
         strategy = PrivateRegression(of_frame(frame, "some.table", False).schema, epsilon=8.0)
         assert found["worth"] > 0.5 and not found["constant"]
         rows.append({"method": method, "epsilon": 8.0, "times": 3.0, **found})
-    assert not strategy._too_few(fewest(strategy)) and strategy._too_few(fewest(strategy) - 1)
+    least = fewest(strategy, 1)
+    assert strategy.refusal(least) is None is not strategy.refusal(least - 1)
     rows.append({**rows[0], "worth": -0.1, "notes": 0})  # one that is worse, and silent
     lines = dict(
         zip(("classification", "regression"), table(pd.DataFrame(rows)).lines, strict=True)
