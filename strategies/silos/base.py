@@ -12,6 +12,7 @@ from ldp_flower.data.users import Users
 from ldp_flower.questions import Gradient
 from ldp_flower.questions.links import LINKS
 from ldp_flower.validation import (
+    Count,
     Floats,
     Fraction,
     Positive,
@@ -71,7 +72,7 @@ class SiloRegression(SparseStrategy):
     delta: Fraction
     link: Link = "identity"
     radius: float = math.inf
-    min_reports: int = 1
+    min_reports: Count = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -126,7 +126,7 @@ class KnowledgeTransfer(SparseStrategy):
     num_waves: Count = 3
     num_answers: int | None = None
     synthetic_seed: int | None = None
-    min_reports: int = 10
+    min_reports: Count = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()

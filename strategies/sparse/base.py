@@ -113,7 +113,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     _scale_argument: ClassVar[str]  # name of the argument that declares the scale
 
     num_waves: Count = 6
-    min_reports: int = 10
+    min_reports: Count = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -93,7 +93,7 @@ class SelectedRegression(SparseStrategy):
     method: Method = "auto"
     target_scale: Positive | None = None
     selector: str = "lasso"
-    min_reports: int = 10
+    min_reports: Count = 10
 
     def __post_init__(self) -> None:
         check_integer("dim", self.dim, 2)  # first, since the sparsity is compared with it

@@ -105,7 +105,7 @@ class UserLevelMean(AtNode, FeatureStrategy[LinearResult]):
     method: Method = "auto"
     spread: Positive | None = None
     num_waves: Count | None = None
-    min_reports: int = 10
+    min_reports: Count = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
