@@ -238,8 +238,9 @@ def counts_result(column: str, categories: list[str], found: ShareEstimates) -> 
     notes = []
     if answering < 3 * error:
         notes.append(
-            f"Hardly any user has a value of {column!r}: {answering:.1%} ± {error:.1%}. The shares "
-            "are those of these users, and may be wrong by more than their standard errors."
+            f"The share of users with a value of {column!r}, {answering:.1%} ± {error:.1%}, is not "
+            "clearly above 0. The categories' shares are relative to it, so their standard errors "
+            "are unreliable. Ask more users or use a larger epsilon."
         )
     return CountsResult(
         column=column,

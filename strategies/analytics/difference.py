@@ -138,13 +138,14 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         if self.noise != "user":
             if not self.window:
                 raise ValueError(
-                    f"Expected no window with noise={self.noise!r}, got False: sums of nodes count "
-                    "all numbers within the bounds in any case. Leave window out."
+                    f"Expected no argument window with noise={self.noise!r}, got window=False. "
+                    "With noise at the node, numbers are clipped at the column's bounds only, so "
+                    "there is no window to switch off. Leave window out."
                 )
             if self.assigned:
                 raise ValueError(
-                    f"Expected assigned=False with noise={self.noise!r}, got True: in sums of "
-                    "nodes arms stay private, and hardly add to the error."
+                    f"Expected assigned=False with noise={self.noise!r}, got True: with noise at "
+                    "the node, arms stay private, which hardly adds to the error."
                 )
         self._levels = Levels(self.epsilon, 1 if self.assigned else 2)
 
@@ -244,8 +245,9 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         if not clear.all():
             hidden = ", ".join(self._arms[i] for i in np.flatnonzero(~clear))
             notes.append(
-                f"Hardly any user in {hidden} of {self.by!r} has a number in {self.column!r}: the "
-                "difference is not estimated. Texts, such as '1,5', are no numbers."
+                f"The share of users in {hidden} of {self.by!r} with a number in {self.column!r} "
+                "is not clearly above 0, so the difference is not estimated. Texts, such as '1,5', "
+                "are no numbers."
             )
         kind, near = self._kind, _WHOLE * (self._kind.high - self._kind.low)
         low, high = ends.tolist()
@@ -288,9 +290,10 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         return sum(pilots), [self._levels.shares.sizes(own, self.min_reports) for own in left]
 
     def _noise(self, sizes: list[int]) -> float:
-        """Return the variance of the difference that noise causes, for numbers in [-1, 1].
+        """Return the variance that noise adds to the difference, for numbers in [-1, 1].
 
-        ``sizes`` has the number of users in each cohort of arms.
+        ``sizes`` has the number of users who report a number: of each arm if arms are assigned,
+        and otherwise of all.
         """
         each = sizes if self.assigned else 2 * sizes
         return sum(self._levels.variance / users for users in each)
@@ -309,14 +312,21 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
 
     @contextmanager
     def _opened_store(self, *arguments: Any) -> Iterator[RunStore]:
-        """Open the run's store; with assigned arms it keeps the experiment's salt as the run's."""
+        """Open the run's store.
+
+        With assigned arms, write the experiment's salt to it as the run's salt, so that the cohorts
+        are the arms.
+        """
         with super()._opened_store(*arguments) as kept:
             if self.assigned:
                 kept.put("salt", salt_of(self.by))
             yield kept
 
     def census_content(self, arguments: Arguments) -> RecordDict:
-        """Return a request for the users' permanent numbers, from which assigned arms follow."""
+        """Return what the census also asks of nodes: with assigned arms, each user's public number.
+
+        A hash of this number gives the user's arm. Without assigned arms, nothing more is asked.
+        """
         return RecordDict({NUMBERS: ConfigRecord()} if self.assigned else {})
 
     def check_users(self, users: Users) -> None:

@@ -387,7 +387,8 @@ _STOPPED = (
     "The other {:,} users have not been asked. Texts, such as dates or '1,5', are no numbers."
 )
 _HARDLY_ANY = (
-    "Hardly any user may have an entry in {!r}: if so, the distribution is nothing but noise."
+    "The share of users with an entry in {!r} is not clearly above 0. If hardly any user has one, "
+    "the distribution is nothing but noise."
 )
 _FEW = 0.25  # share of users with an entry below which a note says that errors are large
 _FEW_ENTRIES = (

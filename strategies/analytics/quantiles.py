@@ -395,8 +395,8 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
 
 
 _HARDLY_ANY = (
-    "Hardly any user may have an entry in {!r}: if so, the quantiles are nothing but noise. "
-    "Texts, such as dates or '1,5', are no numbers."
+    "The share of users with an entry in {!r} is not clearly above 0. If hardly any user has one, "
+    "the quantiles are nothing but noise. Texts, such as dates or '1,5', are no numbers."
 )
 _WIDE = (
     "The quantile of {!r} at {:g} may lie nearly anywhere within the bounds: more users or a "

@@ -234,7 +234,9 @@ def test_arms_without_numbers_have_no_difference():
     users = SCHEMA.users({"spend": [None] * 4000, "arm": ["old", "new"] * 2000})
     result = simulate(Difference(SCHEMA, "spend", by="arm", epsilon=4.0), users, seed=0)
     assert math.isnan(result.difference) and math.isnan(result.p_value)
-    assert result.notes[0].startswith("Hardly any user in old, new of 'arm' has a number in 'spend")
+    assert result.notes[0].startswith(
+        "The share of users in old, new of 'arm' with a number in 'spend' is not clearly above 0"
+    )
     assert "not estimated" in str(result) and "<svg" in result.to_html()
 
 
