@@ -53,16 +53,18 @@ R = TypeVar("R", bound=Result)
 
 _MAX_CHARS_SHOWN = 90  # largest number of characters of a parameter in the log
 _REPLACED = (
-    "{}.start cannot replace it. Override aggregate_train, which gets every round's replies, or "
-    "pass evaluate_fn to start."
+    "{kind} runs its own rounds, so {own}.start cannot replace {kind}.start. Remove {own}.start. "
+    "To see every round's replies, override aggregate_train; to evaluate the model, pass "
+    "evaluate_fn to start."
 )
 _CALLED = (
-    "call {}.start itself, and of no strategy that wraps it. Flower's wrappers for differential "
-    "privacy go: clients have randomised their reports already."
+    "{kind} runs its own rounds, so a strategy that wraps it cannot run them. Call {kind}.start "
+    "directly. Flower's wrappers for differential privacy are not needed, since clients randomise "
+    "their reports."
 )
 _UNDER_WAY = (
-    "A run of this {} is under way: Flower's methods would mix up two. Construct another one with "
-    "the same arguments. Nobody has been asked anything but a census."
+    "A run of this {} is under way, and Flower's methods would mix up two runs. Construct another "
+    "strategy with the same arguments. Nobody has been asked anything but a census."
 )
 
 
@@ -161,7 +163,7 @@ class LdpStrategy(PlainFields, Plannable, Hooks, Generic[R]):
             return
         if not is_name(self.study):
             raise ValueError(
-                "Expected study to be 1 to 40 small letters, digits or hyphens, got "
+                "Expected study to be 1 to 40 lowercase letters, digits or hyphens, got "
                 f"{self.study!r}."
             )
         if self.carrier is not None:
@@ -424,6 +426,6 @@ class LdpStrategy(PlainFields, Plannable, Hooks, Generic[R]):
             kinds = (kind for kind in own.__mro__ if kind.__module__.startswith(ours))
             kind = next(kind for kind in kinds if issubclass(kind, LdpStrategy))
             called = own.start is kind.start
-            why = _CALLED.format(kind.__name__) if called else _REPLACED.format(own.__name__)
-            raise RuntimeError(f"{kind.__name__} runs its own rounds: {why}")
+            text = _CALLED if called else _REPLACED
+            raise RuntimeError(text.format(kind=kind.__name__, own=own.__name__))
         return self._run

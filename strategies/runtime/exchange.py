@@ -167,9 +167,10 @@ class Exchange:
         self._store.add_replies(step, [self._read(step, node, reply, ask) for node, reply in new])
 
     def _read(self, step: int, node: int, reply: Message, ask: Asked | None) -> Reply:
-        """Return one reply as node, bytes and failure; bytes are empty if it cannot be decoded.
+        """Return the node, the bytes of its reply, and a failure.
 
-        Such a reply is rejected later.
+        A node's error and another schema give None as bytes, and a failure. A reply that cannot be
+        decoded gives empty bytes and no failure, and is rejected later.
         """
         if reply.has_error():
             return node, None, _failure(reply)

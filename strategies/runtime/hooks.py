@@ -145,7 +145,10 @@ class Hooks(Strategy):
         return None
 
     def census_content(self, arguments: Arguments) -> RecordDict:
-        """Return further records to send with the census, such as an app's own records."""
+        """Return further records to send with the census, such as an app's own records.
+
+        The census is a run's first message. It asks nodes how many users they have.
+        """
         return RecordDict()
 
     @property
@@ -169,7 +172,10 @@ class Hooks(Strategy):
 
     def too_small(self, num_users: int) -> TooFew:
         """Return the refusal of a run whose ``num_users`` users are too few for its cohorts."""
-        why = f"{num_users:,} users are too few for the cohorts of {type(self).__name__}."
+        why = (
+            f"{num_users:,} users are too few for the cohorts of {type(self).__name__}: each "
+            f"cohort needs at least {self.min_reports:,}."
+        )
         return TooFew(why, "cohorts")
 
     def public_means(self, public: list[MetricRecord]) -> MetricRecord:

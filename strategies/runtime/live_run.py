@@ -42,11 +42,11 @@ _FACTS = (
 # of the planned reports has twice the standard error.
 _PLANNED = 4
 
-_REJECTED = "{} answers of nodes were left out: those asked cannot have sent them."
+_REJECTED = "{} answers of nodes were rejected: the users who were asked cannot have sent them."
 _OTHERS = "{} nodes were not asked: their users' rows do not have {} features."
 _SHORT = (
-    "{} of {} steps got fewer than {} reports, as nodes or budgets were missing: standard errors "
-    "are those of the reports there are."
+    "{} of {} steps got fewer than {} reports, since nodes did not answer or users had no budget "
+    "left. Standard errors are those of the reports that came."
 )
 _ENDED = "The run ended early: the estimate is that of the steps before. {} {}"
 _LOST = "No store was given, so their reports are lost: start(store=...) keeps them."
@@ -55,10 +55,10 @@ _KEPT = (
     "who have not answered are asked."
 )
 _MAY_HAVE_SPENT = (
-    "Up to {:,} users whose reports did not come may have spent budget all the same: the answers "
-    "of their nodes were lost on the way, late, errors, or left out."
+    "No reports came from up to {:,} users, but they may have spent budget all the same: their "
+    "nodes' answers were lost, came too late, were errors, or were rejected."
 )
-_FREE = "Start again with {}: whoever has paid for an answer that did not come pays nothing more."
+_FREE = "Start again with {}: users pay nothing more for an answer that was lost after they paid."
 _ANEW = "No store was given, so another run costs them budget again."
 _REHEARSED = "{} of the nodes ran in rehearsal mode: their reports hold only noise."
 

@@ -89,7 +89,10 @@ class RunStore:
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
-        """Raise ValueError within the context if ``what`` cannot be read: the file is damaged."""
+        """Return a context for reading ``what``, which raises ValueError if the file is damaged.
+
+        Errors of another cause, such as a lock, pass unchanged.
+        """
         try:
             yield
         except sqlite3.OperationalError:  # for example a lock, which does not mean damage

@@ -38,7 +38,7 @@ class Chosen:
 
     @classmethod
     def from_plain(cls, plain: list[Any]) -> "Chosen":
-        """Return the members from what :meth:`to_plain` returned."""
+        """Return the chosen nodes and their commits from the form that :meth:`to_plain` returns."""
         return cls(
             {int(node): Commit(name, *map(bytes.fromhex, rest)) for node, name, *rest in plain}
         )

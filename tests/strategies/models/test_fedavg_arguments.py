@@ -310,8 +310,9 @@ class Overridden(LdpFedAvg):
 def test_a_strategy_that_overrides_start_is_told_what_to_override():
     with pytest.raises(
         RuntimeError,
-        match=r"LdpFedAvg runs its own rounds: Overridden\.start cannot replace it\. "
-        r"Override aggregate_train, .* or pass evaluate_fn",
+        match=r"LdpFedAvg runs its own rounds, so Overridden\.start cannot replace "
+        r"LdpFedAvg\.start\. Remove Overridden\.start\. .* override aggregate_train; .* pass "
+        "evaluate_fn",
     ):
         Overridden(epsilon=8.0).start(Watching(app()), ArrayRecord([np.zeros(3)]))
 
@@ -319,7 +320,8 @@ def test_a_strategy_that_overrides_start_is_told_what_to_override():
 def test_flowers_wrappers_for_differential_privacy_are_told_to_go():
     wrapped = DifferentialPrivacyServerSideFixedClipping(LdpFedAvg(epsilon=8.0), 1.0, 1.0, 10)
     with pytest.raises(
-        RuntimeError, match=r"LdpFedAvg runs its own rounds: call LdpFedAvg\.start itself.*wrap"
+        RuntimeError,
+        match=r"LdpFedAvg runs its own rounds, so .*wraps.* Call LdpFedAvg\.start directly",
     ):
         wrapped.start(Watching(app()), ArrayRecord([np.zeros(3)]))
 

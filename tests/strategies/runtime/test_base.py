@@ -303,7 +303,7 @@ def test_reports_that_no_honest_user_can_send_are_rejected(change):
     # A hold-out cohort sends bits, which some changes leave what an honest user can send.
     bits = {step.number for step in result.steps if step.statistic == "squared_errors"}
     assert set(asked) - bits <= set(rejected) <= set(asked)
-    assert f"{len(rejected)} answers of nodes were left out" in repr(result)
+    assert f"{len(rejected)} answers of nodes were rejected" in repr(result)
 
 
 class Mean(LdpStrategy):
@@ -662,7 +662,7 @@ def test_a_node_may_claim_as_many_users_as_the_server_believes():
     result = mean(max_users_per_node=349)
     assert result.num_users == 250
     assert result.steps[0].rejected == 1
-    assert "1 answers of nodes were left out" in repr(result)
+    assert "1 answers of nodes were rejected" in repr(result)
     for wrong, of in ((0, "1 <= "), (1 << 25, "1 <= "), (10.5, "")):
         with pytest.raises(ValueError, match=f"Expected an integer {of}max_users_per_node"):
             mean(max_users_per_node=wrong)

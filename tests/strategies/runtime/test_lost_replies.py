@@ -104,8 +104,8 @@ def test_the_result_says_how_many_users_may_have_paid_for_nothing(tmp_path):
     lost = grid.paid() - result.num_reports
     assert lost == result.steps[1].lost == result.train_metrics_clientapp[1]["lost"] > 0
     assert result.steps[1].errors == 1
-    (note,) = (note for note in result.notes if "lost on the way" in note)
-    assert note.startswith(f"Up to {lost} users whose reports did not come may have spent budget")
+    (note,) = (note for note in result.notes if "answers were lost" in note)
+    assert note.startswith(f"No reports came from up to {lost} users, but they may have spent")
     assert not any(step.lost for step in result.steps[2:])
 
 
