@@ -388,7 +388,10 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
 
     @property
     def carrier(self) -> str | None:
-        """Type of the messages to the app's train function; None if nodes report sums."""
+        """Type of the messages to the app's train function; None unless ``noise`` is ``"user"``.
+
+        With noise at the node, or shared, nodes report sums and run no function of the app.
+        """
         return self.message_type if self.noise == "user" else None
 
     def _arguments(

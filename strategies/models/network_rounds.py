@@ -124,7 +124,7 @@ class NetworkAsk(Asked):
 
 @dataclass(frozen=True)
 class Ended:
-    """Answer of silos to :class:`PlanEnd`: the number of those that have ended the plan."""
+    """Answer of silos to :class:`PlanEnd`: the number of silos that have confirmed the end."""
 
     count: int
 
@@ -144,17 +144,17 @@ class PlanEnd(Asked):
         return RecordDict({NETWORK: replace(self.asked, salt=salt).to_config()})
 
     def read(self, content: RecordDict) -> bytes:
-        """Return a silo's reply as bytes for the store: empty if it has not ended the plan."""
+        """Return a silo's reply as bytes for the store: empty if it has not confirmed the end."""
         return b"ended" if content.metric_records[METRICS]["ended"] else b""
 
     def part(
         self, content: bytes, keys: NodeKeys, salt: int, number: int, slots: Slots
     ) -> Ended | None:
-        """Return a count of 1 for a silo that has ended the plan, or None."""
+        """Return a count of 1 for a silo that has confirmed the early end, or None."""
         return Ended(1) if content else None
 
     def together(self, parts: Mapping[int, Ended]) -> Ended:
-        """Return the number of silos that have ended the plan."""
+        """Return the number of silos that have confirmed the early end."""
         return Ended(len(parts))
 
 

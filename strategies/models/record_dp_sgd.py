@@ -53,7 +53,10 @@ _NO_OWNERS = (
     "No node has users whose records it trains on: do the records have owners, and does each "
     'operator allow noise="node"?'
 )
-_STOPPED = "Stopped after round {} of {}: {} of {} silos have ended the plan, at its cost so far."
+_STOPPED = (
+    "Stopped after round {} of {}. {} of {} silos have confirmed the early end: their ledgers "
+    "charge only the rounds so far. Other silos may still be charged for the whole plan."
+)
 _USUAL_RATE = {"record": 0.05, "user": 1.0}
 _USUAL_RECORDS = {"record": None, "user": 10}  # of a user in a round
 

@@ -240,7 +240,9 @@ def test_a_run_that_stops_gives_back_the_other_rounds(network):
     expected = strategy.plan.epsilon_after(2)
     assert len(seen) == 2 and accuracy(result.network) == seen[-1]
     assert result.epsilon == expected < 3.9 and not result.ended_early
-    assert "Stopped after round 2 of 6: 5 of 5 silos have ended the plan" in result.notes[0]
+    assert result.notes[0].startswith(
+        "Stopped after round 2 of 6. 5 of 5 silos have confirmed the early end: their ledgers"
+    )
     assert "2 of 6 rounds" in repr(result) and len(result.table()) == 2
     assert "Over 2 of 6 rounds" in result.to_html()
     for context in grid.contexts.values():
