@@ -50,7 +50,8 @@ class Columns:
     def variance(self, name: str) -> float:
         """Return the sampling variance of a column's mean over users.
 
-        A mean's standard error for the population exceeds that among these users by it.
+        A mean's squared standard error for the population is that among these users plus this
+        variance.
         """
         sums = np.add.reduceat(self.entries[name], self.offsets[:-1])
         return float(np.var(sums / np.diff(self.offsets))) / self.users

@@ -106,9 +106,9 @@ class LabelLdpIht(SparseStrategy):
     """
 
     guarantee = (
-        "Protected: the labels of a user against any other labels, at ``epsilon`` (and ``delta``). "
-        "Features, how many rows a user has and in which order are not protected at all, nor is "
-        "what they reveal about the label.",
+        "Protected: a user's labels against any other labels, at ``epsilon`` (and ``delta``). Not "
+        "protected: the features, the number and the order of a user's rows, and anything that "
+        "they reveal about the labels.",
         guarantees.ASKED_ONCE,
         f"{guarantees.ENFORCED} They refuse unless the operator has declared the features public.",
     )

@@ -138,7 +138,8 @@ class NonInteractiveIht(SparseStrategy):
         super().__post_init__()
         if (self.method == "paper") != (self.delta != 0):
             raise ValueError(
-                f"Expected delta > 0 with method='paper', and only there, got {self.delta}."
+                "Expected delta > 0 if method='paper' and delta = 0 otherwise, got "
+                f"delta={self.delta} with method={self.method!r}."
             )
         spread = np.asarray(np.eye(self.dim) if self.covariance is None else self.covariance)
         if spread.shape != (self.dim, self.dim) or not np.isfinite(spread).all():

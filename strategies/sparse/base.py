@@ -160,10 +160,10 @@ class SparseWaves(FeatureStrategy[SparseResult]):
 
     @abstractmethod
     def _showing(self) -> tuple[str, str, float]:
-        """Parts of the note on a result in which every coefficient is probably zero.
+        """Return three parts of the note on a result in which every coefficient is probably zero.
 
-        They are the words for a coefficient and for a large one, and the mean score of the latter,
-        from which follows how many users would find it.
+        They are the word for a coefficient, a phrase for one that is worth finding, and that one's
+        mean score. The note computes from the score how many users would be needed to find it.
         """
 
     def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:

@@ -79,9 +79,11 @@ def too_few(budget: Budget, dim: int, most: float) -> TooFew | None:
 
 
 def expectation_of(ratio: float, dim: int, **others: Any) -> Expectation:
-    """Return an expected error that is the noise-to-signal ratio q of ``dim`` parameters.
+    """Return the Expectation whose error is the noise-to-signal ratio ``ratio``.
 
-    ``others`` are the other arguments of :class:`~ldp_flower.expectation.Expectation`.
+    The ratio is the length of the noise over that of a clipped gradient (:func:`noise_to_signal`).
+    Its 80 % range follows from the spread of the length of ``dim`` normal numbers. ``others`` are
+    the other arguments of :class:`~ldp_flower.expectation.Expectation`.
     """
     spread = HALF_WIDTH_80 * math.sqrt(0.5 / dim)  # relative spread of the norm of d normals
     low, high = ratio * max(1 - spread, 0.0), ratio * (1 + spread)

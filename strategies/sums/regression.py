@@ -75,9 +75,11 @@ def identified(schema: Schema) -> NDArray[np.int64]:
 def regress(
     run: Run, schema: Schema, delta: float, intervals: bool = False
 ) -> Generator[Ask, Any, Regressed]:
-    """Ask all users for sums, and return the linear model of a table's target.
+    """Fit a linear model of the table's target by gradient-like steps, and estimate its R2.
 
-    With ``intervals`` it is the least-squares model, with the covariance of its coefficients.
+    Every user answers each question, and each node adds noise to its sum. With ``intervals``, one
+    more step moves the coefficients to those of least squares, and the result has their covariance
+    (NaN if that step failed). Raise TooFewReports if the users are too few.
     """
     budget, dim = Budget.of(run, delta), schema.num_features
     if refusal := too_few(budget, schema, intervals):

@@ -42,7 +42,7 @@ _OPTIMISM = 0.015
 _HIDDEN = (
     "R2 may be far lower: {:.0f} % of the squared errors may lie beyond the bound at which errors "
     "are clipped, or more. To know takes closer bounds (or the target's logarithm, if few targets "
-    "are large), more users a node, fewer nodes or a larger epsilon."
+    "are large), more users per node, fewer nodes or a larger epsilon."
 )
 
 

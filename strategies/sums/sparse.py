@@ -35,12 +35,13 @@ _STANDS_OUT = 3.0  # smallest coefficient that is kept, over the noise of the fi
 _LEAST_REACHED = 0.1  # smallest share of a coefficient that the first descent is assumed to reach
 _NORMAL_MEDIAN = 0.6745  # median of the absolute value of a standard normal number
 _NOT_BETTER = (
-    "The model may be no better than the targets' mean (R2 {:.2f}, give or take {:.2f}). More "
-    "users a node, fewer nodes or a larger epsilon may show more."
+    "The model may predict no better than the targets' mean: R2 is {:.2f}, with an error (two "
+    "standard errors) of {:.2f}. More users per node, fewer nodes or a larger epsilon would reduce "
+    "the error."
 )
 _NO_ERRORS = (
     "Standard errors are not known: noise hides how the features that are kept vary together. More "
-    "users a node, fewer nodes or a larger epsilon would show."
+    "users per node, fewer nodes or a larger epsilon would show."
 )
 
 

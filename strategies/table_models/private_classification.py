@@ -206,7 +206,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
     def _of_sums(self, found: sums.Classified) -> ClassificationFit:
         """Return the result from noisy sums over nodes, whose AUC is that of all users."""
         thetas, method, score, error = found.thetas, "sums of nodes", found.auc, found.auc_error
-        more = "More users a node, fewer nodes or a larger epsilon"
+        more = "More users per node, fewer nodes or a larger epsilon"
         notes = _of_ranking(score, error, "all", more)
         if score - 0.5 <= _RANKING_Z * error:
             own, one = found.shares[self._places], np.eye(1, thetas.shape[1])

@@ -46,12 +46,13 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
 
     For a network as data, the result is its accuracy or loss (:class:`NetworkEvaluationResult`).
 
-    If A is the mean squared residual and B the mean squared deviation from a centre, R2 is
-    ``1 - A / B``. Reports of A and B themselves would need wide bounds, and so much noise. So only
-    10 to 50 % of the users report their B, which has to be known only roughly. The others report
-    the difference ``A - (1 - pivot) B`` of their own two means. It is small for every user if the
-    model fits all users equally well, and its mean shows the distance of R2 from the pivot. The
-    first pivot is 0.5, and the second one is the estimate so far.
+    Each user has two numbers: its mean squared residual A, and its mean squared deviation B from a
+    centre. With means over users, R2 is ``1 - A / B``. Reports of A and B themselves would need
+    wide bounds, and so much noise. So only 10 to 50 % of the users report their B, which has to be
+    known only roughly. The others, in two groups, report the difference ``A - (1 - pivot) B``. It
+    is small for every user if the model fits all users equally well. The mean of these reports is
+    the mean of B times ``pivot - R2``. The pivot is 0.5 for the first group, and the estimate so
+    far for the second.
 
     With noise at the node, one sum over all users has A and B, each clipped at ``bound``, with
     their squares and their product, from which the error by the choice of users is estimated.
@@ -62,11 +63,13 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
     Parameters
     ----------
     coef : array_like, shape (num_features,), or Network
-        The model. Predictions of a linear one are ``<x, coef>``. A network is evaluated by users of
-        :class:`ldp_flower.clients.NetworkUsersApp`.
+        The model. Predictions of a linear one are ``<x, coef>``. An intercept is the coefficient of
+        a constant feature, which is the first one of a :class:`~ldp_flower.Schema`. A network is
+        evaluated by users of :class:`ldp_flower.clients.NetworkUsersApp`.
     centre : float (default: 0.0)
         Constant prediction with which the model is compared: the best one that is publicly known.
-        R2 is too high by the square of its distance from the targets' mean over their variance.
+        If its distance from the targets' mean is d, and their variance is v, the result R2 is too
+        high by ``(1 - R2) d**2 / v``.
     bound : float (default: 4.0)
         Public bound on a user's mean squared deviation from the centre; larger values are clipped.
         The default holds for targets within [-2, 2], as a :class:`~ldp_flower.Schema` gives them

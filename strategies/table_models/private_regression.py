@@ -50,12 +50,12 @@ _MOST_EXPLAINED = 0.9
 # a model's mean residual, in addition to the error of the mean.
 _OFF, _OFFSET = 0.5, 0.15
 _MAY_BE_NO_BETTER = (
-    "The model may be no better than the mean: its R2 is not clearly above 0. More users a node, "
+    "The model may be no better than the mean: its R2 is not clearly above 0. More users per node, "
     "fewer nodes or a larger epsilon may show more."
 )
 _NO_INTERVALS = (
     "Intervals are not known: noise hides how columns vary together. Fewer columns, closer bounds, "
-    "more users a node, fewer nodes or a larger epsilon would show."
+    "more users per node, fewer nodes or a larger epsilon would show."
 )
 _SCALE_ERROR = 0.15  # standard error of the logarithms of estimated sizes
 
