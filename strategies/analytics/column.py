@@ -105,8 +105,8 @@ class NumericColumn:
     def grain(self, steps: Floats) -> tuple[NDArray[np.int64], float, float, int]:
         """Return the arguments of the questions on which step the entries are multiples of.
 
-        They are the column's index, the place of 0, the coarsest step, both standardised, and the
-        number of steps.
+        They are the column's index, the position of 0, the coarsest step, both standardised, and
+        the number of steps.
         """
         origin, one = (float(self.kind.restore(at)) for at in (0.0, 1.0))
         scale = one - origin

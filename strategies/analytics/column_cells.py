@@ -37,9 +37,9 @@ class ColumnCells:
         return np.maximum(np.diff(self.edges) / np.ptp(self.edges), _MIN_PRIOR_SHARE)
 
     def divided(self, below: Floats, places: Floats) -> Floats:
-        """Return values at the given places, fractions from 0 to 1 of the cells' total weight.
+        """Return values at the given positions, fractions from 0 to 1 of the cells' total weight.
 
-        Equally distant places yield cells of about equal shares. ``below`` are the shares below
+        Equally distant positions yield cells of about equal shares. ``below`` are the shares below
         the edges. The mass of a cell with a single value is moved to the cells beside it.
         """
         masses = np.diff(below)

@@ -176,7 +176,7 @@ class SynthesizeResult(Result):
             return lines
         return [
             *lines,
-            "Numbers follow a noisy histogram. Their places within its cells are guessed, and "
+            "Numbers follow a noisy histogram. Their positions within its cells are guessed, and "
             "tails that noise hides are those of a normal distribution, up to the bounds. These "
             "guesses, without the noise, may change the mean of a column by up to: "
             f"{', '.join(first_of(reaches, _MOST_NAMED))}.",
@@ -186,7 +186,7 @@ class SynthesizeResult(Result):
     def mean_reach(self) -> dict[str, float]:
         """Largest error of the mean of rows, for each column of numbers, without the noise.
 
-        The error is by the places of users' numbers between two values of :attr:`scales`, which
+        The error is by the positions of users' numbers between two values of :attr:`scales`, which
         are not known. The result's text states it.
         """
         found = {}

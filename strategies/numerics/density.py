@@ -14,15 +14,15 @@ from scipy.special import logit
 from ldp_flower.validation import Floats
 
 # Candidate priors of the smooth part of the log density, which is added to a quadratic part: scale,
-# and length scale along the places.
+# and length scale along the positions.
 _SMOOTHNESS = (
     *((0.1, 0.7), (0.5, 0.7), (1.0, 0.3), (2.0, 1.5), (5.0, 3.0)),
     *((3.0, 0.1), (3.0, 0.3), (3.0, 0.7)),
 )
 # Scale of the quadratic part, in widths of the coordinate; it is large, so any hump is likely.
 _QUADRATIC = 4.0
-# Share of the places that is logistic, the rest is even: densities change most near the first and
-# last cell.
+# Share of the positions that is logistic, the rest is even: densities change most near the first
+# and last cell.
 _ENDS = 0.8
 _ROUGH = 1e-2  # scale of the part that is not smooth
 _LEVEL_SCALE, _CELL_SCALE = 1.0, 2.0  # scales of the level of all cells, and of a separate cell

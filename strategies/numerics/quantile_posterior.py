@@ -1,4 +1,4 @@
-"""Estimate of the place where an increasing function crosses a level, from noisy measurements.
+"""Estimate of the position where an increasing function crosses a level, from noisy measurements.
 
 The estimate comes from a posterior. Its interval comes from inversion of tests, and holds for any
 increasing function.
@@ -12,7 +12,8 @@ from scipy.special import expit, logit
 
 from ldp_flower.validation import Floats
 
-# Numbers of places and of scales of the grid, and number of grids, each finer than the one before.
+# Numbers of positions and of scales of the grid, and number of grids, each finer than the one
+# before.
 _PLACES, _SLOPES, _ZOOMS = 81, 17, 3
 _NARROWEST, _WIDEST = 1e-7, 2.0  # limits of the function's scale, in units of the whole range
 _LOST = 2e-4  # posterior probability that is left out at each end by a finer grid
@@ -26,19 +27,19 @@ _FULL_WEIGHT = 0.15  # distance from the level up to which measurements have nea
 
 @dataclass(frozen=True)
 class Crossing:
-    """Posterior of the place of a crossing."""
+    """Posterior of the position of a crossing."""
 
-    # Places from 0 to 1 at equal distances, and the posterior probability of each
+    # Positions from 0 to 1 at equal distances, and the posterior probability of each
     places: Floats
     weights: Floats
     level: float
     scale: float  # scale of the logistic curve that is nearest to the function at the level
-    # Logarithm of the marginal likelihood of the measurements. Of several scales for places, the
-    # one with the largest evidence is best
+    # Logarithm of the marginal likelihood of the measurements. Of several scales for positions,
+    # the one with the largest evidence is best
     evidence: float
 
     def quantile(self, share: ArrayLike) -> Floats:
-        """Return the places that the crossing is below with each probability in ``share``."""
+        """Return the positions that the crossing is below with each probability in ``share``."""
         half = (self.places[1] - self.places[0]) / 2
         below = np.concatenate([[0.0], np.cumsum(self.weights)])
         edges = np.concatenate([[self.places[0] - half], self.places + half])
@@ -46,7 +47,7 @@ class Crossing:
         return np.asarray(np.clip(found, 0.0, 1.0))
 
     def curve(self, places: Floats, at: Floats | float) -> Floats:
-        """Return, at ``places``, the logistic curve that crosses the level at the place ``at``."""
+        """Return, at ``places``, the logistic curve that crosses the level at position ``at``."""
         return np.asarray(expit(logit(self.level) + (places - at) / self.scale))
 
     def slope(self) -> float:
@@ -57,13 +58,13 @@ class Crossing:
 def crossing_posterior(
     places: Floats, values: Floats, counts: Floats, noise: float, level: float
 ) -> Crossing:
-    """Return the posterior of the place where a function crosses ``level``.
+    """Return the posterior of the position where a function crosses ``level``.
 
     The function was measured at ``places`` from 0 to 1, shape (m,). ``values`` are means of
     ``counts`` answers. An answer is a bit, which is one with the function's probability, plus noise
     of variance ``noise``.
 
-    Near the level the function is modelled as a logistic curve of unknown place and scale. A
+    Near the level the function is modelled as a logistic curve of unknown position and scale. A
     measurement at distance r from the level may be off the curve by ``0.1 r + r**2``. If it is far
     away, it therefore shows hardly more than the side of the level. Errors have the tails of a
     t-distribution.

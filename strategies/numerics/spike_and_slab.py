@@ -197,9 +197,10 @@ def posterior(evidence: Evidence) -> Posterior:
 
 
 def _spread_around(logs: Floats, values: Floats, mean: Floats) -> Floats:
-    """Return the root mean square distance of values from each row's mean.
+    """Return the root mean square distance of the grid's values from each posterior mean.
 
-    Values are weighted by their likelihood.
+    The values are weighted by their likelihood, without the prior. ``logs`` has the
+    log-likelihoods, one row for each coefficient.
     """
     likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
     squares = (values - mean[:, None]) ** 2
@@ -216,7 +217,7 @@ def _grid(precision: float) -> Floats:
 def _seen(
     logs_at: Callable[[Integers, float, float], Floats], number: int, pi: float, size: float
 ) -> Integers:
-    """Return the places in the grid of the values that are not hopeless for every coefficient.
+    """Return the grid indices of the values that are not negligibly likely for all coefficients.
 
     They are symmetric around 0.
     """

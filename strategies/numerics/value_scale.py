@@ -31,7 +31,7 @@ class ValueScale:
 
     @cached_property
     def _map(self) -> tuple[Floats, Floats]:
-        """Two increasing arrays: values, and the places on the scale at which they lie."""
+        """Two increasing arrays: values, and their positions on the scale."""
         span = self.high - self.low
         finest = self.finest * span
         logs = math.log1p(1 / self.finest)
@@ -52,11 +52,11 @@ class ValueScale:
         return points, places
 
     def places(self, values: ArrayLike) -> Floats:
-        """Return the places of values on the scale, numbers from 0 to 1."""
+        """Return the positions of values on the scale, numbers from 0 to 1."""
         return np.asarray(np.interp(np.asarray(values, np.float64), *self._map))
 
     def values(self, places: ArrayLike) -> Floats:
-        """Return the values that lie at these places on the scale."""
+        """Return the values at these positions on the scale."""
         return np.asarray(np.interp(np.asarray(places, np.float64), *self._map[::-1]))
 
 

@@ -1,4 +1,4 @@
-"""Seasonal effects of a series: the deviation from the level at each place of a declared period.
+"""Seasonal effects of a series: the deviation from the level at each position in a period.
 
 Source: the classical decomposition by moving averages over a whole period, in which seasonal
 effects add up to 0; see Hyndman & Athanasopoulos, Forecasting: Principles and Practice, section
@@ -41,7 +41,7 @@ def seasonal_level(estimates: Floats, std_errors: Floats, period: int) -> LocalL
 
 
 def season_of(estimates: Floats, period: int) -> tuple[Floats, Floats]:
-    """Return the seasonal effect of each place of a period, and the standard errors.
+    """Return the seasonal effect of each position in a period, and the standard errors.
 
     All are 0 if there are too few periods. Effects are shrunk according to their spread, since
     without a season they are only noise.

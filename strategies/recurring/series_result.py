@@ -286,8 +286,9 @@ def _note_on_missing(raw: Floats, names: Sequence[str]) -> list[str]:
         return []
     which = ", ".join(name for name, each in zip(names, missing, strict=True) if each)
     return [
-        f"The last collection has found no estimate of {which}: the level continues that of the "
-        "last collection with an estimate, and the band shows how far a level drifts as before."
+        f"The latest collection has found no estimate of {which}. The level shown for it is "
+        "extrapolated from the most recent collection that has one, and its interval is wider by "
+        "the drift estimated so far."
     ]
 
 

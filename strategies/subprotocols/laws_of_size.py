@@ -136,7 +136,9 @@ def ask_law(
 class _Laws:
     """Candidate distributions of sizes: each one is a shape, on one of several scales."""
 
-    shapes: Floats  # (shapes, quantiles): binary logarithms of sizes, minus a distribution's place
+    shapes: (
+        Floats  # (shapes, quantiles): binary logarithms of sizes, minus a distribution's position
+    )
     shape: Floats  # (laws,): index of each distribution's shape
     places: Floats  # (laws,): binary logarithm of each distribution's scale, in octaves
     shares: Floats  # (laws, octaves): share of users in each octave

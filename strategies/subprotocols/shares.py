@@ -105,11 +105,11 @@ class ThresholdShares:
         return scale.places(at), shares - self.missing * unsure, counts / (1 + together * excess)
 
     def about(self, level: float, scale: ValueScale) -> Crossing:
-        """Return the posterior of the quantile at ``level``, as a place on ``scale``."""
+        """Return the posterior of the quantile at ``level``, as a position on ``scale``."""
         return crossing_posterior(*self._about(level, scale), self._noise, level)
 
     def pooled(self, belief: Crossing, scale: ValueScale) -> float:
-        """Return the estimate of a quantile by nearby reports, as a place on ``scale``."""
+        """Return the estimate of a quantile by nearby reports, as a position on ``scale``."""
         return pooled(belief, *self._about(belief.level, scale))
 
     def interval(
@@ -203,10 +203,10 @@ def search_by_thresholds(
 
 
 def _around(belief: Crossing, error: float) -> Floats:
-    """Return places of thresholds on both sides of a quantile.
+    """Return positions of thresholds on both sides of a quantile.
 
-    ``error`` is the expected error of the quantile in rank. No place is further away than half the
-    distance to a bound, since there are no values beyond bounds.
+    ``error`` is the expected error of the quantile in rank. No position is further away than half
+    the distance to a bound, since there are no values beyond bounds.
     """
     near, middle, far = belief.quantile([0.16, 0.5, 0.84])
     sides = np.sign(SPREAD) * np.hypot(SPREAD * error / belief.slope(), (far - near) / 2)
