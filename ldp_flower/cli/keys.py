@@ -24,7 +24,8 @@ _OVERLAP = timedelta(days=14)  # time in which the old and the new key of a node
 KeyPath = Annotated[Path, typer.Argument(metavar="KEY_FILE", help="File of the private key.")]
 PeersPath = Annotated[Path, typer.Argument(metavar="PEERS_FILE", help="File of the peers.")]
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="Name of the node: small letters, digits, hyphens.")
+    str,
+    typer.Argument(metavar="NAME", help="Name of the node: lowercase letters, digits, hyphens."),
 ]
 
 
@@ -33,7 +34,7 @@ def _node_name(name: str | None) -> str | None:
     from ..guarantee.peers import is_name
 
     if name is not None and not is_name(name):
-        fail(f"Expected NAME of 1 to 40 small letters, digits or hyphens, got {name!r}.", USAGE)
+        fail(f"Expected NAME of 1 to 40 lowercase letters, digits or hyphens, got {name!r}.", USAGE)
     return name
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 studies = command_group("Keep the file of the studies that the operator of a node approves.")
 
 StudyId = Annotated[
-    str, typer.Argument(metavar="STUDY", help="Id: small letters, digits and hyphens.")
+    str, typer.Argument(metavar="STUDY", help="Id: lowercase letters, digits and hyphens.")
 ]
 
 

@@ -129,9 +129,11 @@ class Query:
 
     Attributes
     ----------
+    question, randomizer : Question, Randomizer
+        The statistic that each user computes, and the mechanism by which users answer.
     salt : int
-        Public salt of the run, in ``[0, 2**63)``. It seeds the hashes of keys for cohorts and
-        coins.
+        Public random seed of the run, in ``[0, 2**63)``. The users' hashes, which assign them to
+        cohorts, and their public random numbers (coins) follow from it.
     low, high : int
         The query addresses the users whose hash lies in ``[low, high)``.
     step : int
@@ -140,8 +142,8 @@ class Query:
         Number of collections in a series with permanent answers. A user's answer then follows from
         its value and from a secret that it keeps for the series.
     numbered : bool (default: False)
-        True if keys are built from the numbers on the users' ledgers, not from their slots on a
-        node.
+        True if a user is identified by its permanent number on the node's ledger, and False if by
+        its slot, which is its position on the node.
     study : str, optional
         Name of the approved study to which the query belongs.
     signature : bytes, optional

@@ -39,7 +39,7 @@ def checked_fields(config: Mapping[str, Any], *long: str) -> dict[str, Any]:
     """Return the fields of an untrusted ConfigRecord, after a check of their sizes.
 
     Raise MessageError if there are too many fields, or if a field is neither one number of 64 bits
-    nor a short text. A field named in ``long`` may be text or bytes of any length.
+    nor a short text or short bytes. A field named in ``long`` may be text or bytes of any length.
     """
     if len(config) > _MAX_FIELDS:
         raise MessageError(f"Expected at most {_MAX_FIELDS} fields, got {len(config)}.")
@@ -53,7 +53,7 @@ def checked_fields(config: Mapping[str, Any], *long: str) -> dict[str, Any]:
         else:
             fits = isinstance(value, float)
         if not fits:
-            raise MessageError(f"Expected one number or a short text for {name!r}.")
+            raise MessageError(f"Expected one number, or a short text or bytes, for {name!r}.")
     return dict(config)
 
 

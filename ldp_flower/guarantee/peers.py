@@ -72,12 +72,15 @@ def has_signed(key: bytes, signature: bytes, text: bytes) -> bool:
 
 
 def fingerprint(key: bytes) -> bytes:
-    """Return the fingerprint of a public key: 8 bytes by which messages name the key."""
+    """Return the identifier of a public key in messages: 8 bytes.
+
+    Operators compare the longer fingerprint of :func:`.peers_file.shown` instead.
+    """
     return sha256(key).digest()[:_FINGERPRINT_BYTES]
 
 
 def is_name(name: object) -> bool:
-    """Return True if ``name`` can be a node's: at most 40 small letters, digits and hyphens."""
+    """Return True if ``name`` can be a node's: up to 40 lowercase letters, digits and hyphens."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
@@ -101,7 +104,7 @@ class Peers(ABC):
 
     @abstractmethod
     def fingerprints(self) -> list[bytes]:
-        """Return the fingerprints of all accepted keys.
+        """Return the 8-byte identifiers of all accepted keys, by which messages name them.
 
         In a simulation, the list is empty, since a node's key follows from its name.
         """
@@ -109,7 +112,9 @@ class Peers(ABC):
 
 @dataclass(frozen=True)
 class Peer:
-    """One line of a peers file.
+    """A node whose key an operator has pinned, as a ``[[peer]]`` table of the peers file.
+
+    The operator's own node shares its noise only with such nodes.
 
     Attributes
     ----------
@@ -118,9 +123,9 @@ class Peer:
     key : bytes
         Its public Ed25519 key.
     until : datetime, optional
-        The time from which on the key is not accepted.
+        Time at which the key expires; None if it does not expire.
     checked : str
-        The operator's remark on how the key was compared.
+        The operator's note on how the key was verified, such as "by phone".
     """
 
     name: str
@@ -140,7 +145,8 @@ class Peer:
         name, key, until = plain.get("name"), plain.get("key"), plain.get("until")
         if not is_name(name):
             raise PeersError(
-                f"Expected a peer's name of 1 to 40 small letters, digits or hyphens, got {name!r}."
+                f"Expected a peer's name of 1 to 40 lowercase letters, digits or hyphens, got "
+                f"{name!r}."
             )
         if not isinstance(key, str) or re.fullmatch(r"[0-9a-f]{64}", key) is None:
             raise PeersError(f"Expected a key of 64 hexadecimal digits for {name}, got {key!r}.")
@@ -150,7 +156,7 @@ class Peer:
 
 
 def read_peers(path: str | Path) -> list[Peer]:
-    """Return all lines of a peers file; raise PeersError if one is not valid."""
+    """Return all peers of a peers file; raise PeersError if one is not valid."""
     try:
         plain = tomllib.loads(Path(path).expanduser().read_text("utf-8"))
     except (OSError, ValueError, RuntimeError) as error:

@@ -15,7 +15,10 @@ from .peers import FORMAT, Peer, PeersError, check_peers, encode, has_signed
 
 
 def shown(key: bytes) -> str:
-    """Return the fingerprint of a key that operators compare: 32 digits in groups of four."""
+    """Return a key's fingerprint for operators to compare: 32 hexadecimal digits in groups of four.
+
+    Messages name a key by a shorter identifier, see :func:`.peers.fingerprint`.
+    """
     digits = sha256(key).hexdigest()[:32]
     return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
 

@@ -43,7 +43,7 @@ class Study:
     Attributes
     ----------
     id : str
-        Name of the study: small letters, digits and hyphens. The ledger keeps spending by it.
+        Name of the study: lowercase letters, digits and hyphens. The ledger keeps spending by it.
     questions : tuple of str
         Names of the approved questions on the wire.
     columns : tuple of str
@@ -79,7 +79,7 @@ class Study:
     def __post_init__(self) -> None:
         if not is_name(self.id):
             raise StudiesError(
-                f"Expected an id of 1 to 40 small letters, digits or hyphens, got {self.id!r}."
+                f"Expected an id of 1 to 40 lowercase letters, digits or hyphens, got {self.id!r}."
             )
         try:
             self._check()

@@ -27,12 +27,16 @@ def note(connection: sqlite3.Connection, reply: int | None, study: Study) -> Non
 
 
 def has_ended(connection: sqlite3.Connection, study: Study) -> bool:
-    """Return True after the last day of a study; record the clock's time."""
+    """Return True if the study's last day is over, and record the clock's time.
+
+    The ledger stores the latest time that it has seen, and this time counts. So a clock that is set
+    back does not reopen a study.
+    """
     return latest(connection, time.time()) >= study.ends
 
 
 def is_over(connection: sqlite3.Connection, study: Study) -> bool:
-    """Return True if a study has ended or its steps are used; record the clock's time."""
+    """Return True if a study's last day is over or its steps are used; record the clock's time."""
     query = "SELECT COUNT(*) FROM study WHERE id = ?"
     (steps,) = connection.execute(query, (study.id,)).fetchone()
     return has_ended(connection, study) or bool(steps >= study.steps)
