@@ -117,13 +117,20 @@ def audit(
 
     With PROTOCOL, the command prints the claimed epsilon, the largest measured one (at 99.9 %
     confidence), the exact one if outputs can be enumerated, and the checks that failed. It checks
-    clients for completeness, isolation, replay, own noise and record bound. It compares the census,
-    the reply's form, the users who answer and the ledger of neighbouring nodes of a deployment. It
-    checks an operator's settings, too: rehearsal, row limit and waiting. With --noise node, it
-    checks user bound (how far one user moves a node's sum) and noise (its law) instead of
-    completeness, own noise and record bound. With --noise shared, it does so under a node's masks,
-    where the claim is the epsilon if all other nodes collude. It also sends sets that nodes have to
-    refuse.
+    that every user's report comes back (completeness), that no report depends on other users' data
+    (isolation), that the same query gets the same bytes again (replay), that users' noise is
+    independent (own noise), and that one record moves a sum by no more than the noise covers
+    (record bound). It also checks that neighbouring nodes of a deployment differ in nothing that
+    the server sees except the noisy values (census, reply's form, who answers), that a reply is
+    paid for before it leaves (ledger), and that the operator's settings `rehearsal`, `max-rows` and
+    `reply-after` have their effect (rehearsal, row limit, waiting).
+
+    With --noise node, it checks how far one user moves a node's sum (user bound) and the
+    distribution of the noise (noise), instead of completeness, own noise and record bound. With
+    --noise shared, it makes these checks on a node's sum without its masks, and the claim is the
+    epsilon if all other nodes collude. Instead of comparing nodes and settings, it then checks that
+    a node refuses sets of nodes that are not valid: with too few nodes, an unknown key, a wrong
+    signature or a commit that is used again.
 
     With --app, the command runs the app's own server and answers its messages on neighbouring data.
     It prints which parts of the replies depend on data, and the epsilon of their noise.

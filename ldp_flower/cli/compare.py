@@ -108,14 +108,19 @@ def compare(
         Path | None, option("Directory for the results.", default="results/compare/APP")
     ] = None,
 ) -> None:
-    """Compare the app in the directory APP under FedAvg, DP-FedAvg, LocalDpMod and LdpFedAvg.
+    """Compare the app in the directory APP under FedAvg, Flower's DP methods, and LdpFedAvg.
+
+    The methods are the untrained model, FedAvg, DP-FedAvg, Flower's LocalDpMod with its own noise
+    (nominal) and with the noise that its epsilon needs (calibrated), LdpFedAvg and, with --dp-sgd,
+    DP-SGD.
 
     The command runs the app's own main function up to the start of its strategy, and takes the
     model, the settings and the evaluation from there. Each method then trains the same ClientApp in
     this process.
 
     The command prints a table, and writes table.md, compare.png and compare.html. It keeps finished
-    cells in cells.csv. After an interruption, the same command continues from there.
+    cells (one run of a method at one epsilon and seed) in cells.csv. After an interruption, the
+    same command continues from there.
 
     Exit codes: 0 with a comparison, 1 if the app cannot be compared, 2 for a bad argument, 130
     after Ctrl-C.

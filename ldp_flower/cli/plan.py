@@ -90,7 +90,7 @@ def plan(
     nodes: Annotated[
         int | None,
         option(
-            "Nodes that hold the people. Compares the places of noise.",
+            "Nodes that hold the people. Compares noise at the user, at the node, and shared.",
             "--nodes",
             "--num-nodes",
             min=1,
@@ -106,7 +106,13 @@ def plan(
         int | None, option("Number of collections, for a Series.", min=2)
     ] = None,
     drift: Annotated[
-        float | None, option("Change from one collection to the next.", default="assumed", min=0)
+        float | None,
+        option(
+            "Standard deviation of the change of the true value from one collection to the next, "
+            "in units of the error.",
+            default="assumed",
+            min=0,
+        ),
     ] = None,
     html: Annotated[Path | None, option("File of a page for a reviewer.")] = None,
     as_json: AsJson = False,
@@ -213,8 +219,9 @@ def _show_series(
             table.add_row(what, _error(expected))
     console.print(table)
     console.print(
-        f"Assumes that a level changes by {drift:g} from one collection to the next, and that "
-        f"users' values have a standard deviation of {SPREAD:g} (of the width of their bounds)."
+        "Assumes that the true value changes from one collection to the next with standard "
+        f"deviation {drift:g}, in units of the error, and that the standard deviation of users' "
+        f"values is {SPREAD:g} of the width of their bounds."
     )
 
 
