@@ -1,4 +1,4 @@
-"""Kinds of arguments: type, range and origin of one argument of an operation."""
+"""Kinds of arguments of operations: type, range, and whether they may depend on the record."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -131,7 +131,7 @@ PARAMETER: Final = Kind(
 )
 TENSORS: Final = _list("a list of tensors", range(1, MAX_INTEGER), ANY.holds)
 
-#: Places along dimensions; null stands for a whole dimension.
+#: Indices along dimensions; null stands for a whole dimension.
 PLACES: Final = _list(
     "a list of null and integers that depend on parameters alone",
     range(MAX_INTEGER),

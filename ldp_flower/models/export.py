@@ -164,7 +164,10 @@ def _index_select(x: torch.Tensor, dim: int, index: torch.Tensor) -> Any:
 
 
 def _roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
-    """Return values rotated along dimensions, by a selection of indices that begin below 0."""
+    """Return ``torch.roll(x, shifts, dims)``, expressed by index selection.
+
+    The indices start at minus the shift, and negative indices count from the end.
+    """
     for shift, dim in zip(shifts, dims, strict=True):
         first = -(shift % x.shape[dim])
         x = _index_select(x, dim, torch.arange(first, first + x.shape[dim]))

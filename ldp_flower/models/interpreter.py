@@ -74,11 +74,10 @@ def _embedding(
 
 
 def _index(values: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor:
-    """Return the values at given places along dimensions that lie side by side.
+    """Return the values at given indices along adjacent dimensions.
 
-    Negative places count from the end, and a place out of range is replaced by the nearest valid
-    place. PyTorch's own kernel sums gradients
-    in an order that depends on its threads.
+    Negative indices count from the end, and an index out of range is replaced by the nearest valid
+    one. PyTorch's own kernel sums gradients in an order that depends on its threads.
     """
     at = [dim for dim, index in enumerate(indices) if index is not None]
     first, behind = at[0], at[-1] + 1

@@ -111,7 +111,7 @@ def _pooled(x: Tensor, kernel: Shape, stride: Shape, padding: Shape, ceil: bool)
 def max_pooled(
     x: Tensor, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, ceil: bool
 ) -> tuple[Tensor, ...]:
-    """Return types and shapes of a max pool: the largest values of windows, and their places."""
+    """Return types and shapes of a max pool: the largest values of windows, and their indices."""
     found = _pooled(x, kernel, stride, padding, ceil)
     return found, Tensor("int64", found.shape)
 
@@ -130,7 +130,7 @@ def adapted(x: Tensor, size: Shape) -> Tensor:
 
 
 def largest_adapted(x: Tensor, size: Shape) -> tuple[Tensor, ...]:
-    """Return types and shapes of a max pool to a given size: largest values, and their places."""
+    """Return types and shapes of a max pool to a given size: largest values, and their indices."""
     found = adapted(x, size)
     return found, Tensor("int64", found.shape)
 

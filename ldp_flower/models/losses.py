@@ -9,16 +9,16 @@ from torch.nn import functional as F
 from . import steady
 from .graph import CLASS_LOSSES
 
-_SMOOTHING: Final = 1e-5  # in the Dice loss, which is then 0 for a class without any places
+_SMOOTHING: Final = 1e-5  # in the Dice loss, which is then 0 for a class without any positions
 
 #: A loss maps an output (for a batch of one), a target and, for classes, their weights to a number.
 Loss = Callable[..., torch.Tensor]
 
 
 def _of_classes(loss: Loss) -> Loss:
-    """Return a loss whose targets are classes, one at each place of the record.
+    """Return a loss whose targets are classes, one at each position of the record.
 
-    Places with a class out of range are ignored.
+    Positions with a class out of range are ignored.
     """
 
     def known(
@@ -44,7 +44,7 @@ def _mean(each: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
 def _cross_entropy(
     output: torch.Tensor, classes: torch.Tensor, known: torch.Tensor, weights: torch.Tensor | None
 ) -> torch.Tensor:
-    """Return the mean cross-entropy. A place's loss is multiplied by the weight of its class."""
+    """Return the mean cross-entropy. A position's loss is multiplied by the weight of its class."""
     return _mean(_cross_entropies(output, classes, weights), known)
 
 
@@ -91,9 +91,9 @@ LOSSES: Final[Mapping[str, Loss]] = {
 
 
 def accuracy(loss: str, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the share of places of a record that are predicted rightly; NaN if no place counts.
+    """Return the share of a record's positions that are predicted rightly; NaN if none counts.
 
-    ``loss`` is one of ``LABEL_LOSSES``. Places with a class out of range do not count.
+    ``loss`` is one of ``LABEL_LOSSES``. Positions with a class out of range do not count.
     """
     if loss in CLASS_LOSSES:
         known = (target >= 0) & (target < output.shape[1])

@@ -46,11 +46,12 @@ class Network:
     2. :meth:`check` bounds the text, the number of operations and of parameters, the size of
        every intermediate value and the floating-point operations from shapes alone, before
        anything of that size exists.
-    3. Each operation declares type, shape, range and origin of its arguments. :meth:`check`
-       checks them without PyTorch, so that kernels neither fail nor read or write outside their
-       arrays, for any contents of the records.
-    4. Indices into tables and values are clamped to the valid range, and a class out of range is
-       ignored. A record's own numbers can be indices into tables only.
+    3. Each operation declares the type, shape and range of its arguments, and whether they may
+       depend on the record. :meth:`check` checks them without PyTorch, so that kernels neither
+       fail nor read or write outside their arrays, for any contents of the records.
+    4. An index out of range, into a table or into another array, is replaced by the nearest valid
+       one. A target whose class is out of range is ignored. A record's own numbers can be indices
+       into tables only.
     """
 
     graph: Graph
@@ -105,8 +106,8 @@ class Network:
             Bounds that the nodes will use.
         class_weights : sequence of float (default: none)
             Factors of the classes in ``"cross_entropy"``, ``"focal"`` and ``"dice"``, at least 0. A
-            record's loss is the mean over its places of the weighted losses, and for ``"dice"`` the
-            mean over classes. So ``[0, 1]`` leaves out a background.
+            record's loss is the mean over its positions of the weighted losses, and for ``"dice"``
+            the mean over classes. So ``[0, 1]`` leaves out a background.
 
         Raises
         ------

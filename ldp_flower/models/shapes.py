@@ -191,11 +191,11 @@ def selected(x: Tensor, dim: int, index: int) -> Tensor:
 
 
 def indexed(x: Tensor, indices: tuple[Tensor | None, ...]) -> Tensor:
-    """Return type and shape of selecting places along dimensions that lie side by side."""
+    """Return type and shape of a selection by indices along adjacent dimensions."""
     at = [dim for dim, index in enumerate(indices) if index is not None]
-    need(bool(at) and len(indices) <= len(x.shape), "places along existing dimensions")
+    need(bool(at) and len(indices) <= len(x.shape), "indices along existing dimensions")
     first, behind = at[0], at[-1] + 1
-    need(len(at) == behind - first, "places along dimensions that lie side by side")
+    need(len(at) == behind - first, "indices along adjacent dimensions")
     found = broadcast(*(each for each in indices if each is not None))
     return Tensor(x.dtype, (*x.shape[:first], *found, *x.shape[behind:]))
 
