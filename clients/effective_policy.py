@@ -124,7 +124,10 @@ def _simulations_seed(seed: Seed, context: Context) -> int | None:
         return _seed_of(seed, context)
     of_run = plain(context.run_config.get("seed"))
     if not is_integer(of_run):
-        text = "The run's configuration has no integer seed, which the client is to take."
+        text = (
+            'The client has seed="run", but the run\'s configuration has no integer under the key '
+            '"seed". Set it there, or give the client another seed.'
+        )
         raise Refusal(Refusal.MISCONFIGURED, text)
     return int(of_run)
 

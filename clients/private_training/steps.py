@@ -74,7 +74,10 @@ class NoGradients:
     block = 1
 
     def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:
-        """Return no gradients, and a mask that marks no record."""
+        """Return an empty dict, and a mask by which the block's only row is not a record.
+
+        The step's sum is then noise alone.
+        """
         return {}, torch.zeros(1, dtype=torch.bool)
 
 
@@ -145,7 +148,7 @@ def clipped_sums(each: Tensors, used: torch.Tensor, bound: float) -> tuple[Tenso
     each : dict of str to Tensor
         Gradients by parameter, shape (records, *parameter's).
     used : Tensor of bool, shape (records,)
-        Mask of the places that hold a record.
+        Mask of the rows that hold a record.
     bound : float
         Largest Euclidean length of a record's gradient, over all parameters together.
 

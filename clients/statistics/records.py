@@ -57,8 +57,8 @@ def drawn_items(users: Users, question: q.DrawnItems, by_frequency: bool = False
     """Return up to ``set_size`` different items of each user, shape (users, set_size).
 
     The users' rows are already in the drawn order, and the first items are taken. With
-    ``by_frequency``, the most frequent items are taken, as for :class:`FrequentItems`. The places
-    of a user with fewer items hold different numbers from ``domain_size`` on.
+    ``by_frequency``, the most frequent items are taken, as for :class:`FrequentItems`. The
+    remaining entries of a user with fewer items hold different numbers from ``domain_size`` on.
     """
     size, end = question.set_size, float(question.domain_size)
     user, items, row = valid_items(users, question.domain_size)
@@ -120,9 +120,9 @@ def labelled_features(users: Users, question: q.Labels) -> NDArray[np.float32]:
 
 
 def _places(users: Users, most: int) -> tuple[NDArray[np.int64], tuple[NDArray[Any], ...]]:
-    """Return the indices of each user's first ``most`` rows, and their places.
+    """Return the indices of each user's first ``most`` rows, and their positions.
 
-    A place is the user, and the number of the row among the user's rows.
+    A position is the user, and the number of the row among the user's rows.
     """
     kept = np.arange(most) < users.num_rows[:, None]
     places = np.nonzero(kept)
@@ -185,9 +185,9 @@ def steps_of(entry: Floats, question: q.Grain | q.GrainShares) -> Floats:
 
 
 def rows_codes(users: Users, question: q.Cells) -> Floats:
-    """Return, for each row, the number of the table's cell that it falls into.
+    """Return, for each row, the index of its cell in the table of all dimensions but the levels.
 
-    The level of a number that is rounded at random is not part of it.
+    If the question rounds a number to a random level, the caller adds that level.
     """
     codes = np.zeros(len(users.targets))
     blocks = question.blocks(users.num_features)

@@ -68,7 +68,7 @@ def test_in_a_simulation_the_seed_of_the_run_is_as_one_that_is_given(app_of, ask
 def test_a_simulation_whose_run_has_no_seed_is_refused(app_of, asked, run_config):
     reply = simulated(app_of("run"), asked, run_config)
     assert reply.error.code == Refusal.MISCONFIGURED
-    assert "no integer seed" in reply.error.reason
+    assert 'no integer under the key "seed"' in reply.error.reason
 
 
 def test_a_deployment_takes_no_seed_from_its_server(tmp_path):
