@@ -125,7 +125,8 @@ class Expectation(PlainFields):
         super().__post_init__()
         if not 0 <= self.low <= self.value <= self.high < math.inf:
             raise ValueError(
-                f"Expected 0 <= low <= value <= high, got {self.low}, {self.value}, {self.high}."
+                "Expected 0 <= low <= value <= high < infinity, got "
+                f"{self.low}, {self.value}, {self.high}."
             )
         if not self.randomizers:
             raise ValueError("Expected at least one mechanism in randomizers, got none.")

@@ -110,11 +110,11 @@ def bound_from_sums(
 
 
 def _directions(first: Floats, second: Floats) -> list[Floats]:
-    """Return the direction between two samples' means, and its part that stands out of the noise.
+    """Return the scaled difference between two samples' means, and its significant part.
 
-    The samples must not contain the reports that judge sets of cells. In many dimensions, a
-    direction that was computed from reports distinguishes these very reports, even if they are pure
-    noise.
+    In the second vector, the coordinates that are not significant are 0. The samples must not
+    contain the reports on which sets of cells are tested. In many dimensions, a direction separates
+    the very reports from which it was computed, even if they are pure noise.
     """
     if not first.shape[1]:
         return []

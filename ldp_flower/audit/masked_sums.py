@@ -1,4 +1,4 @@
-"""Attacks on a node whose noise is shared: what its masks hide, and the sets that it refuses.
+"""Attacks on a node with shared noise: what its masks hide, and the sets of nodes it refuses.
 
 The auditor plays the server and all other nodes, and draws their one-time keys. So it knows the
 masks of the node under audit, and sees the node's own sum with its share of the noise.
@@ -114,7 +114,7 @@ class MaskedClient(Client):
 
 
 def refusal_checks(query: Query, make_app: MakeApp, num_features: int) -> dict[str, bool]:
-    """Send invalid sets to deployed nodes, and return the checks by name.
+    """Send invalid sets of nodes to deployed nodes, and return the checks by name.
 
     A check is True if its node refused the invalid sets, then answered for a valid set, and refused
     another one. Raise RuntimeError if a node does not answer for a valid set either, since its

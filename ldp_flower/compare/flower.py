@@ -119,11 +119,13 @@ def flower_epsilon(
 ) -> float:
     """Return the epsilon that Flower's ``RdpAccountant`` states for fixed-clipping wrappers.
 
-    All ``num_nodes`` nodes take part in each of ``releases`` rounds. For the accountant, two sets
-    of nodes are neighbours if one set has one more node. A clipped update then moves the sum by
-    the clip; the replacement of a node's data would move it by twice the clip. For the same noise
-    multiplier, the accountant states about half of :func:`noise_multiplier_epsilon`. Raises
-    ImportError without dp-accounting (the extra ``accounting``), which Flower uses.
+    The epsilon is for all ``releases`` rounds together, in each of which all ``num_nodes`` nodes
+    take part. For the accountant, two sets of nodes are neighbours if one set has one more node
+    (add or remove one). A clipped update then moves the sum by the clip. In this library,
+    neighbours differ in one node's data (replace one), which may move the sum by twice the clip. So
+    for the same noise multiplier, the accountant states about half of
+    :func:`noise_multiplier_epsilon`. Raises ImportError without dp-accounting (the extra
+    ``accounting``), which Flower uses.
     """
     config = PrivacyConfig(
         target_delta=delta,

@@ -285,8 +285,8 @@ def named_columns(X: Any, names: Sequence[str]) -> pd.DataFrame:
     rows = check_array(X, dtype=None, ensure_all_finite=False)
     if rows.shape[1] != len(names):
         raise ValueError(
-            f"Expected {len(names)} columns, those of the schema in their order, "
-            f"got {rows.shape[1]}."
+            f"Expected {len(names)} columns, those of the schema in their order, in an array "
+            f"without column names, got {rows.shape[1]}."
         )
     return pd.DataFrame({name: rows[:, i] for i, name in enumerate(names)})
 

@@ -193,7 +193,7 @@ class DrawnItems(AboutFeatures):
     Items are the integers from 0 to ``domain_size - 1`` in the first column of the features. The
     statistic skips invalid items (NaN, fractions, numbers out of range) and repeated items. The
     first item is that of a random valid row. A user with fewer distinct items than ``set_size`` has
-    ``domain_size``, ``domain_size + 1``, ... in the remaining places. These numbers stand for no
+    ``domain_size``, ``domain_size + 1``, ... in the remaining entries. These numbers stand for no
     item. The randomizer replaces a number outside its domain by a random item.
     """
 

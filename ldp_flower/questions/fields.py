@@ -126,9 +126,9 @@ def check_floats(name: str, array: NDArray[Any], length: int, because: str = "")
 
 
 def check_marks(name: str, marks: Marks, increasing: bool = False) -> None:
-    """Raise MessageError unless ``marks`` lists 1 to ``MOST_MARKS`` places on a scale.
+    """Raise MessageError unless ``marks`` lists 1 to ``MOST_MARKS`` positions on a scale.
 
-    If ``increasing``, the places must also increase.
+    If ``increasing``, the positions must also increase.
     """
     if marks.ndim != 1 or marks.dtype != np.float64 or not 1 <= len(marks) <= MOST_MARKS:
         raise MessageError(f"Expected from 1 to {MOST_MARKS} floats in {name}.")

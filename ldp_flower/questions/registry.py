@@ -74,7 +74,7 @@ def wire_types_with(kinds: Iterable[type[Question]]) -> Mapping[str, WireType]:
     """Return the registry with these additional questions.
 
     Raise ValueError if one of them is not a question about private rows with a new name, or if one
-    of its fields does not cross the wire.
+    of its fields has a type that cannot be sent to clients.
     """
     forms = dict(WIRE_TYPES)
     for kind in kinds:
@@ -95,7 +95,7 @@ def _check_new(kind: type[Question]) -> None:
         raise ValueError(f"Expected {name} to be a frozen dataclass.")
     if not isinstance(kind.stem, str) or not _STEM.fullmatch(kind.stem):
         raise ValueError(
-            f"Expected the stem of {name} to be lower-case letters, digits and underscores, "
+            f"Expected the stem of {name} to be lowercase letters, digits and underscores, "
             f"got {kind.stem!r}."
         )
     crossing = {
@@ -106,7 +106,7 @@ def _check_new(kind: type[Question]) -> None:
     if lost := sorted({field.name for field in fields(kind)} - crossing):
         raise ValueError(
             f"Expected {name}.{lost[0]} to be annotated as float, int, bool, Signed or an array "
-            "such as PerFeature: nothing else crosses the wire."
+            "such as PerFeature. Fields of other types cannot be sent to clients."
         )
 
 

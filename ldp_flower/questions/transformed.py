@@ -261,9 +261,10 @@ class Shortened(TransformedQuestion):
 
 @dataclass(frozen=True, eq=False)
 class OctaveShares(TransformedQuestion):
-    """The inner question's octave, rounded down, as a distribution over all octaves.
+    """The inner question's octave, one-hot encoded, so that the mean over users is a histogram.
 
-    The value is 1 at the index of the octave and 0 elsewhere. A user without an octave has zeros.
+    Index i stands for sizes from ``2**(i - 32)`` to ``2**(i - 31)``. The logarithm is rounded down
+    and not at random. A user without an octave has zeros.
     """
 
     stem: ClassVar[str] = "shares_of_"

@@ -95,8 +95,9 @@ class SubsetHypercube(RoundedChoice, OfVector):
 
     @property
     def scale(self) -> float:
-        """Expected agreement ``m`` of a reported sign with the user's sign, from -1 to 1.
+        """Expected product ``m`` of a reported sign and the user's sign.
 
+        It is 0 for reports without information, and 1 for reports without noise.
         A debiased report therefore multiplies signs by ``radius / m``.
         """
         return self._design[2]

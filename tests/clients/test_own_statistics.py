@@ -289,7 +289,7 @@ def test_a_question_is_about_private_rows(kind):
 
 @pytest.mark.parametrize("stem", ["", "A", "1st", "a b", "a.b", "_a", "a" * 65, "größe", "a\n", 7])
 def test_a_name_is_plain(stem):
-    with pytest.raises(ValueError, match="Expected the stem of Named to be lower-case"):
+    with pytest.raises(ValueError, match="Expected the stem of Named to be lowercase"):
         LdpClientApp(load_users, statistics={named(stem): above})
 
 

@@ -48,7 +48,10 @@ class LocalNoise:
 
 @dataclass
 class Claims:
-    """Claims of the app's owner for a whole run, and the mechanisms that were observed."""
+    """Privacy that the app's owner claims for a whole run, and mechanisms that the app has run.
+
+    The audit observes which privacy mechanisms run.
+    """
 
     epsilon: float | None = None
     delta: float | None = None

@@ -44,9 +44,10 @@ class RevealingPiece:
 
     @property
     def is_answer(self) -> bool:
-        """True if both versions may be randomised answers, since they are integers or texts.
+        """True if the piece may be a randomised answer: integers, texts or a length.
 
-        Such an answer may be the same on a few runs by chance.
+        Such an answer can be constant in a few runs by chance, so more runs have to confirm the
+        difference.
         """
         if self.how_many:
             return "." not in self.first + self.second

@@ -58,7 +58,10 @@ class RealValued(Randomizer):
 
 @dataclass(frozen=True)
 class RealVector(RealValued, OfVector):
-    """Base class of mechanisms that report a vector in a ball as a vector."""
+    """Base class of mechanisms for vectors in a Euclidean ball, whose reports are real vectors.
+
+    A report is a noisy vector of the same dimension.
+    """
 
     @property
     def report_shape(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Mechanisms for silos that report the places of the largest coordinates of a sum."""
+"""Mechanisms for silos that report the indices of the largest coordinates of a sum."""
 
 import math
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ def noisy_top(scores: Floats, how_many: int, scale: float, rng: RandomSource) ->
 
 @dataclass(frozen=True)
 class Choosing(RecordMechanism):
-    """Base class of mechanisms that report the places of a few coordinates of a sum.
+    """Base class of mechanisms that report the indices of a few coordinates of a sum.
 
     Each of ``steps`` reports is (rho / steps)-zCDP. The parameters of zero-concentrated privacy
     add up, also over mechanisms that are chosen adaptively.
@@ -117,7 +117,7 @@ class RecordPeeling(Choosing):
 
     @property
     def report_shape(self) -> tuple[int, ...]:
-        """Shape of a report: places, values and the number of records."""
+        """Shape of a report: indices, values and the number of records."""
         return (2 * self.sparsity + 1,)
 
     @property
@@ -135,7 +135,7 @@ class RecordPeeling(Choosing):
         return np.concatenate([places, noisy], axis=1)
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
-        """Return the published values at their places and 0 elsewhere; this is not unbiased."""
+        """Return the published values at their indices and 0 elsewhere; this is not unbiased."""
         dense = np.zeros((len(reports), self.size))
         places, values = np.split(reports[:, :-1].astype(np.float64), 2, axis=1)
         np.put_along_axis(dense, places.astype(np.int64), values, axis=1)
@@ -143,7 +143,7 @@ class RecordPeeling(Choosing):
         return dense
 
     def contains(self, reports: Reports) -> bool:
-        """Return True if places are valid and increasing, and the number of records is valid."""
+        """Return True if indices are valid and increasing, and the number of records is valid."""
         places = reports[:, : self.sparsity]
         return super().contains(reports) and self._are_places(places, self.dim)
 
