@@ -39,7 +39,14 @@ _PAID = """
         LEFT JOIN book ON book.reply = number
     GROUP BY 1 ORDER BY MIN(created), 1
 """
+_MOST = "largest epsilon"  # of the sums that one user has paid
 _BY = ("run", "DATE(created) AS day", f"COALESCE(id, '{NO_STUDY}') AS study")
+_LARGEST = f"""
+    SELECT study, MAX(epsilon) FROM (
+        SELECT COALESCE(id, '{NO_STUDY}') AS study, TOTAL(epsilon) AS epsilon
+        FROM charge LEFT JOIN book ON book.reply = charge.reply GROUP BY 1, user
+    ) GROUP BY 1
+"""
 _ASKED = """
     SELECT statistic, mechanism, COUNT(*) AS questions FROM reply GROUP BY 1, 2 ORDER BY 1, 2
 """
@@ -62,8 +69,9 @@ class Accounts:
     runs, days, studies : DataFrame
         One row per run, one per day (UTC), and one per approved study: number of ``questions``,
         number of ``users`` who paid for one of them, sums of ``epsilon`` and ``delta`` that they
-        paid, and times of the ``first`` and ``last`` answer. ``studies`` is empty if no
-        study has paid. Otherwise one row is for the answers without a study.
+        paid, and times of the ``first`` and ``last`` answer. ``studies`` has the ``largest
+        epsilon`` of one user, too, and is empty if no study has paid. Otherwise one row is for the
+        answers without a study.
     asked : DataFrame
         Number of questions of each statistic and mechanism.
     renewals : DataFrame
@@ -101,6 +109,7 @@ class Accounts:
             connection.execute("CREATE INDEX temp.charges_of_replies ON charge (reply)")
             users = pd.read_sql_query(_USERS, connection)
             runs, days, studies = (pd.read_sql_query(_PAID.format(by=by), connection) for by in _BY)
+            studies[_MOST] = studies.study.map(dict(connection.execute(_LARGEST).fetchall()))
             asked = pd.read_sql_query(_ASKED, connection)
             renewals = pd.read_sql_query(_RENEWALS, connection)
         if max_epsilon is not None:
@@ -158,14 +167,16 @@ class Accounts:
         tables = {"run": self.runs, "day": self.days, "study": self.studies}
         for label in by:
             table = tables[label]
-            for column in ("questions", "users", "epsilon", "delta"):
+            for column in table.columns.intersection([*_COUNTED, _MOST], sort=False):
                 rows = zip(table[label], table[column], strict=True)
                 text = f"{_SUMS[column].capitalize()}." if column in _SUMS else ""
                 samples = [({label: key}, float(value)) for key, value in rows]
-                gauges.append(Gauge(f"ldp_flower_{label}_{column}", samples, text))
+                name = f"ldp_flower_{label}_{column}".replace(" ", "_")
+                gauges.append(Gauge(name, samples, text))
         return gauges
 
 
+_COUNTED = ("questions", "users", "epsilon", "delta")
 _SUMS = {name: f"{name}, summed over users" for name in ("epsilon", "delta")}
 _MAX_USERS_SHOWN = 1000  # largest number of users on the page; JSON has all
 

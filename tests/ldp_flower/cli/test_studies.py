@@ -246,6 +246,8 @@ def test_an_export_and_a_report_say_for_which_study_was_paid(book):
     assert sums == {"(no study)": (1, 2, 1.0), "wages": (2, 2, 1.0)}
     metrics = run("ledger", "report", book, "--format", "prometheus").stdout.splitlines()
     assert 'ldp_flower_study_epsilon{study="wages"} 1' in metrics
+    assert 'ldp_flower_study_largest_epsilon{study="wages"} 0.75' in metrics
+    assert 'ldp_flower_study_largest_epsilon{study="(no study)"} 0.5' in metrics
     assert "<td>wages</td>" in run("ledger", "report", book).stdout
 
 
