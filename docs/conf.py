@@ -29,6 +29,7 @@ MODULE = re.compile(
 # The question that a page answers describes it to search engines, without marks and links.
 OPENING = re.compile(r"# [^\n]+\n\n(?:```\{eval-rst\}.*?```\n\n)?(\w[^?]*\?)", re.DOTALL)
 MARKUP = re.compile(r"\[([^]]*)\]\([^)]*\)|[`*]")
+PAGE = re.compile(r"(?:``)?docs/([a-z-]+)\.md(?:``)?")  # in docstrings
 LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)\s#]+)(#[^)\s]*)?(?=\))")
 
 #: Files that a page has in place of comments with their names.
@@ -249,8 +250,16 @@ def _with_links(folder: Path, text: str) -> str:
     return LINK.sub(turned, text)
 
 
+def _link_pages(
+    app: Sphinx, what: str, name: str, documented: object, options: object, lines: list[str]
+) -> None:
+    """Turn pages that docstrings name by their file into links."""
+    lines[:] = [PAGE.sub(r":doc:`/\1`", line) for line in lines]
+
+
 def setup(app: Sphinx) -> None:
     """Connect what is above to Sphinx."""
+    app.connect("autodoc-process-docstring", _link_pages)
     app.connect("builder-inited", _copy)
     app.connect("builder-inited", _write_members)
     app.connect("source-read", _turn_links)
