@@ -135,7 +135,8 @@ class Gradients:
                 self._at_once(kept, {}, 0)
         except Exception:
             self._log(
-                "Records are processed one by one, which is slower: vmap cannot process a block."
+                "Records are processed one by one, which is slower: torch.func.vmap cannot compute "
+                "the loss of several records at once, or the model may mix the records of a batch."
             )
             self._dummy = None
 

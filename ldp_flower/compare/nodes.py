@@ -152,9 +152,10 @@ class AppNodes:
         numbers = {k: v for k, v in (found or {}).items() if isinstance(v, int | float)}
         if not numbers:
             raise CannotCompareError(
-                "Expected metrics of a model, from evaluate_fn or from the app's own function for "
-                "messages of type evaluate, got none: pass evaluate_fn=, or "
-                "--evaluate MODULE:FUNCTION, with the arguments of Flower's evaluate_fn."
+                "Expected at least one number as a metric of the model, got none. Metrics come "
+                "from evaluate_fn or, without one, from the app's function for messages of type "
+                "evaluate. Pass evaluate_fn=, or --evaluate MODULE:FUNCTION: a function with the "
+                "arguments of Flower's evaluate_fn that returns metrics."
             )
         usual = next((key for key in numbers if "loss" not in key.lower()), next(iter(numbers)))
         name = name or usual

@@ -466,9 +466,10 @@ class SqliteLedger(LedgerFile):
         return np.frombuffer(whole, "<u8").astype(np.uint64) >> np.uint64(1)
 
     def series_keys(self, accounts: Accounts, series: PermanentSeries) -> list[bytes]:
-        """Return the secrets of users who have paid for a series of permanent answers.
+        """Return each account's secret for a series of permanent answers, in the accounts' order.
 
-        Raise LedgerError like :func:`~.ledger_file.series_keys`.
+        A secret determines the noise of a user's permanent answers. All accounts must have paid
+        for the series. Raise LedgerError like :func:`~.ledger_file.series_keys`.
         """
         with self.open() as connection:  # reads the file, as the next process will
             return series_keys(connection, texts(accounts), series.name, series.coins)

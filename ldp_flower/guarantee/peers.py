@@ -156,7 +156,11 @@ class Peer:
 
 
 def read_peers(path: str | Path) -> list[Peer]:
-    """Return all peers of a peers file; raise PeersError if one is not valid."""
+    """Return the nodes with pinned keys that a peers file lists, expired ones included.
+
+    An operator's node shares its noise with such nodes only. Raise PeersError if the file cannot be
+    read, if a peer is not valid, if a key is listed twice, or if a name has too many keys.
+    """
     try:
         plain = tomllib.loads(Path(path).expanduser().read_text("utf-8"))
     except (OSError, ValueError, RuntimeError) as error:

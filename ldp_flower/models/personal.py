@@ -118,7 +118,11 @@ def _with_head(graph: Graph, head: Sequence[str]) -> Graph:
 
 
 def _last_layer(graph: Graph) -> set[str]:
-    """Return the trained parameters of the last operation that applies some to a record."""
+    """Return the names of the trained parameters in the network's last layer.
+
+    This layer is the last operation that combines trained parameters with values that depend on the
+    record.
+    """
     of_record: set[int | str | None] = {None}
     behind: dict[int | str | None, set[str]] = {name: {name} for name in graph.parameters}
     last: set[str] = set()

@@ -132,7 +132,10 @@ def _with(x: Tensor, dim: int, *sizes: int) -> Tensor:
 
 
 def viewed(x: Tensor, size: Shape) -> Tensor:
-    """Return type and shape of a change of shape; one size may be -1, which means the rest."""
+    """Return the type and shape of ``x`` after it is reshaped to ``size``.
+
+    One size may be -1, and is then inferred from the others.
+    """
     rest = math.prod(each for each in size if each != -1)
     need(0 not in size and size.count(-1) < 2, "at most one size of -1")
     need(x.size % rest == 0 and (-1 in size or x.size == rest), f"a shape of {x.size} numbers")

@@ -66,11 +66,11 @@ class BinShares(OneColumn):
 
 @dataclass(frozen=True, eq=False)
 class GrainShares(OneColumn):
-    """For each step, the share of the user's entries of which it is the coarsest divisor.
+    """Shares of the user's entries by the coarsest step of which each entry is a multiple.
 
-    Steps are those of :class:`Grain`. The next coordinate is the share of the entries that are not
-    multiples of any step. The last coordinate is 1 for a user without entries, and otherwise 0.
-    Shape (users, num_steps + 2).
+    There is one share for each step of :class:`Grain`, from coarse to fine. The next coordinate is
+    the share of the entries that are not multiples of any step. The last coordinate is 1 for a user
+    without entries, and otherwise 0. Shape (users, num_steps + 2).
     """
 
     stem: ClassVar[str] = "grain_shares"

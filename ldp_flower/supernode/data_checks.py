@@ -70,7 +70,10 @@ def check_app(
 
 
 def _columns(studies: Studies, names: list[str], findings: Findings) -> None:
-    """Add a finding for each column that a study is about and a schema of ``names`` lacks."""
+    """Add a problem for each column that an approved study lists and the schema lacks.
+
+    ``names`` are the schema's columns. Studies that have ended are skipped.
+    """
     now = time.time()
     for each in studies.approved.values():
         for name in each.columns:

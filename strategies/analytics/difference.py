@@ -356,9 +356,11 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         return cls(schema, "x", by="arm", assigned=True, epsilon=epsilon)
 
     def synthetic(self, setting: Setting) -> ColumnUsers | None:
-        """Return users with a column of numbers; the error is the stated standard error.
+        """Return users on whom a plan simulates the protocol; None with noise at the user.
 
-        With noise at the user the windows of a few runs would differ too much: see :meth:`expect`.
+        The planned error is the standard error that a result states. With noise at the user each
+        simulated run would choose another window, and a few runs would not show the typical error.
+        Plans then use :meth:`expect`.
         """
         if self.noise == "user":
             return None

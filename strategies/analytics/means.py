@@ -208,7 +208,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         return self.too_small(num_users) if min(waves) < self.min_reports else None
 
     def _hidden_groups(self, num_users: int) -> TooFew | None:
-        """Return a TooFew if noise may hide that a group of average size has users, or None."""
+        """Return a TooFew if noise may make a group of average size look empty, or None."""
         groups, users = self._levels.groups, num_users // len(self._names)
         noise = self._levels.number * self._levels.shares.noise(users)
         error = math.sqrt((noise + (1 - 1 / groups) / groups) / users)

@@ -239,7 +239,10 @@ def _oracle_noise(polynomial: Floats, reach: float, size: int, sigma: float) -> 
 def _gradients(
     answers: Answers, polynomial: Floats, size: int, num_steps: int
 ) -> Iterator[Callable[[Floats], Floats]]:
-    """Yield a function for each batch of users, from coefficients to the noisy mean gradient."""
+    """Yield a function for each of ``num_steps`` batches of users.
+
+    It returns the batch's noisy mean gradient at given coefficients.
+    """
     for batch in np.array_split(answers.reports, num_steps):
         # A report has x y and copies of x. Their noise is independent, so the expected product of
         # noisy copies is the product of their expectations.

@@ -51,7 +51,12 @@ class Secant:
         self._before = theta, gradient, named
 
     def left(self, noise: float, sparsity: int) -> float:
-        """Return how far a coefficient would still move, if steps shrank on as the last one did."""
+        """Return the distance that a coefficient would still move in further steps.
+
+        It is a part of the coefficient's standard error: the root mean square over ``sparsity``
+        coefficients. Steps are assumed to shrink by the ratio of the last two. ``noise`` is the
+        standard deviation of a step's noise in a coefficient, which is no movement.
+        """
         if len(self.steps) < 2:
             return float(np.linalg.norm(self.steps[-1])) / math.sqrt(sparsity)
         before, last = (float(np.linalg.norm(step)) for step in self.steps[-2:])

@@ -301,7 +301,8 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
             lambda users: self._few_in_collection(self._least(users), num_nodes), num_users
         )
         why = (
-            f"The smallest of {self.collections} panels of {num_users:,} users may have {least:,}."
+            f"{num_users:,} users are divided into {self.collections} panels at random, and the "
+            f"smallest panel may get only {least:,}."
         )
         if self.noise != "user":
             why = f"Each of {self.collections} collections has an equal share of the budget."

@@ -191,9 +191,10 @@ class Hooks(Strategy):
 
     @property
     def charged(self) -> str:
-        """Sentence on what ledgers charge, after a number of users who have spent budget.
+        """Sentence on what a ledger charges a user or a silo that has answered.
 
-        It is empty if a ledger charges each answer alone.
+        Messages append it to the number of users who have spent budget. It is empty if a ledger
+        charges each answer separately.
         """
         return ""
 

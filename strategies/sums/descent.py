@@ -36,10 +36,11 @@ _TOLD = 0.25  # size of the coordinate that says whether a move was clipped, ove
 def ask_centres(
     budget: Budget, dim: int, length: float, share: float
 ) -> Generator[Ask, Any, Floats]:
-    """Ask for the users' mean features, at which a descent centres features; return them.
+    """Ask for the users' mean features, by which a descent centres features; return them.
 
-    Each mean is shrunk towards 0 as far as noise may explain it: features may be centred anywhere.
-    ``length`` is the length beyond which a user's mean row is shortened.
+    Each mean is shrunk towards 0 by the part that noise may explain. This does no harm, since any
+    centre is valid. ``length`` is the largest length of a user's mean row; longer ones are
+    shortened. ``share`` is the share of the run's budget that the question spends.
     """
     mechanism = budget.ball(dim, length, share)
     found: Estimate = yield budget.ask(Mean(np.zeros(dim)), mechanism)

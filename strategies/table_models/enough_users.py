@@ -59,9 +59,10 @@ def too_few_for_regression(
 
 
 def precision_notes(num_users: int, epsilon: float, public: bool = False) -> list[str]:
-    """Return a note, in a list, if users are so few that a regression finds strong relations only.
+    """Return a list with a note if a regression finds strong relations only, or an empty list.
 
-    The users are enough for :func:`too_few_for_regression`.
+    A run with so many users starts (:func:`too_few_for_regression` returns None). ``public`` is
+    True if the features are public.
     """
     needed = _STRONG * _users_for_mean(epsilon, public)
     if num_users >= needed:

@@ -79,7 +79,7 @@ class PrefixTree(LocalHashing):
 
     @property
     def size(self) -> int:
-        """Number of coordinates of a debiased report: raises TypeError, since none is formed."""
+        """Raise TypeError: these reports are never debiased, and have no number of coordinates."""
         self._refuse()
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:

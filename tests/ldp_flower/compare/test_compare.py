@@ -281,8 +281,8 @@ def test_an_app_that_cannot_be_compared_is_told_what_to_change(make, text):
 @pytest.mark.parametrize(
     ("judge", "options", "text"),
     [
-        (None, {}, "Expected metrics of a model.*evaluate_fn"),
-        (lambda number, arrays: None, {}, "Expected metrics of a model"),
+        (None, {}, "Expected at least one number as a metric.*evaluate_fn"),
+        (lambda number, arrays: None, {}, "Expected at least one number as a metric"),
         (lambda number, arrays: 1 / 0, {}, "evaluate_fn failed: ZeroDivisionError"),
         (evaluate, {"metric": "f1"}, "Expected metric in .*accuracy.*got 'f1'"),
     ],
@@ -314,7 +314,7 @@ def test_nodes_that_evaluate_on_no_example_are_said():
         metrics = MetricRecord({"num-examples": 0, "accuracy": 0.5})
         return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
-    with pytest.raises(CannotCompareError, match="Expected metrics of a model"):
+    with pytest.raises(CannotCompareError, match="Expected at least one number as a metric"):
         run(app, None, methods=["untrained"], seeds=1)
 
 
