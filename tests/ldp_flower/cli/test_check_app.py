@@ -120,7 +120,7 @@ def test_as_json_a_check_has_the_nodes_that_are_needed(check):
     [
         ({"arguments": ", fraction_evaluate=0.5"}, "Remove fraction_evaluate=0.5: nodes are never"),
         ({"mods": "needs_more, LdpUpdateMod()"}, "came from a mod before LdpUpdateMod"),
-        ({"mods": ""}, "put LdpUpdateMod() first in ClientApp(mods=[...])"),
+        ({"mods": ""}, "put an instance first, ClientApp(mods=[LdpUpdateMod()])"),
         ({"mods": "LdpUpdateMod"}, "LdpUpdateMod is passed as a class"),
         (
             {"mods": "__import__('flwr.client.typing')"},

@@ -31,7 +31,7 @@ def table(arms, seed=0, effect=4.0, law="beta"):
 
 
 def test_sums_of_nodes_have_no_window():
-    with pytest.raises(ValueError, match=r"got False: sums of nodes count .* Leave window out\."):
+    with pytest.raises(ValueError, match=r"got window=False\. .* Leave window out\."):
         Difference(SCHEMA, "spend", by="arm", epsilon=1.0, noise="node", window=False)
 
 

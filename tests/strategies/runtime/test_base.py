@@ -118,7 +118,7 @@ def test_nobody_answering_is_a_clear_exception_within_the_timeout():
     with pytest.raises(TimeoutError, match=r"census within 0.2 s.*3 silent"):
         iht().start(Grid(users, 3, lambda *_: None), timeout=0.2, num_nodes=3)
     mute = Grid(users, 3, lambda node, message, reply: reply if is_census(message) else None)
-    with pytest.raises(TooFewReports, match=r"Step 1 \(gradient\): 0 of .* 3 silent.*5 reports"):
+    with pytest.raises(TooFewReports, match=r"Step 1 \(gradient\): 0 of .* 3 silent\."):
         iht().start(mute, timeout=0.2, num_nodes=3)
 
 

@@ -38,7 +38,7 @@ def test_a_store_of_a_version_before_is_read(tmp_path):
 
 
 def test_advice_is_by_code_and_words():
-    assert "LdpUpdateMod() first" in advice([(2, "ValueError: anything")])
+    assert "put an instance first" in advice([(2, "ValueError: anything")])
     assert "@app.train" in advice([(2, "x No train function registered y")])
     assert "first of the mods" in advice([(6, "")])
     assert advice([(102, "No train function registered"), (OTHER_SCHEMA, "")]) == "."

@@ -147,7 +147,7 @@ def test_whoever_may_have_paid_is_counted_whatever_came(outcomes, tmp_path):
     result = started(grid, timeout=0.5)
     assert result.steps[1].lost == grid.paid() - result.num_reports > 0
     (note,) = (note for note in result.notes if "may have spent budget" in note)
-    assert note.startswith(f"Up to {result.steps[1].lost} users")
+    assert note.startswith(f"No reports came from up to {result.steps[1].lost} users, but they may")
 
 
 @pytest.mark.parametrize("code", [100, 101, 102, 103])
@@ -163,7 +163,7 @@ def test_a_run_without_any_answer_says_what_may_be_spent(kept, tmp_path):
     grid = LossyGrid(tmp_path, {(node, "1"): 99 for node in range(1, NODES + 1)})
     with pytest.raises(TooFewReports) as refused:
         started(grid, store=store)
-    assert f"Up to {grid.paid()} users" in f"{refused.value}"
+    assert f"up to {grid.paid()} users, but they may have spent" in f"{refused.value}"
     then = f"Start again with {store}: " if kept else "No store was given, so another run costs"
     assert then in f"{refused.value}"
 
