@@ -423,4 +423,6 @@ def test_ten_hospitals_train_one_network(tmp_path, monkeypatch):
     assert "epsilon" in (tmp_path / "statement.html").read_text("utf-8")
     stops = text.partition("### Stop early")[2]
     exec(re.search(r"```python\n(.*?)```", stops, re.DOTALL)[1], names)
-    assert names["result"].epsilon < 3.9 and "of 10 silos have ended" in names["result"].notes[-1]
+    assert (
+        names["result"].epsilon < 3.9 and "of 10 silos have confirmed" in names["result"].notes[-1]
+    )

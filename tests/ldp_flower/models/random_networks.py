@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ldp_flower.models.arguments import Held
 from ldp_flower.models.checking import Shapes
 from ldp_flower.models.graph import (
     CLASS_LOSSES,
@@ -68,7 +69,9 @@ class Growing:
     def parameter(self, shape, dtype="float32", trainable=None):
         trainable = self.maybe() if trainable is None else trainable
         name = f"p{len(self.parameters)}"
-        self.parameters[name] = Tensor(dtype, tuple(shape), trainable and "float" in dtype)
+        tensor = Tensor(dtype, tuple(shape), trainable and "float" in dtype)
+        self.parameters[name] = tensor
+        self.shapes._known[Reference(name)] = Held(tensor, False)  # the graph still grows
         return Reference(name)
 
     def learnt(self, shape, dtype="float32"):

@@ -257,7 +257,9 @@ class Late(Grid):
 @pytest.mark.slow
 def test_silos_whose_answers_never_came_hold_the_plan_and_the_error_says_so(network, tmp_path):
     grid, store = Late(1, ledgers=tmp_path), tmp_path / "run.db"
-    with pytest.raises(TooFewReports, match=r"up to 1 users, but they may have spent budget") as refused:
+    with pytest.raises(
+        TooFewReports, match=r"up to 1 users, but they may have spent budget"
+    ) as refused:
         RecordDpSgd(network, **PLAN).start(grid, num_nodes=1, timeout=1.0, store=store)
     assert "is charged the whole plan: epsilon 4, delta 1e-05" in f"{refused.value}"
     (cost,) = SqliteLedger(tmp_path / "1.db").spent().values()
