@@ -103,9 +103,9 @@ class LinearResult(CoefficientResult):
         Prediction of a row of zeros.
     r2 : float, optional
         Share of the targets' variance that the predictions explain, on held-out users;
-        with noise at the node on all users.
+        with noise at the node on all users, and NaN if noise hides how far the target varies.
     r2_error : float, optional
-        Standard error of ``r2``.
+        Standard error of ``r2``, or NaN.
     """
 
     _derived = ("support",)

@@ -33,9 +33,9 @@ _BOUND, _GROWTH = 2.5, 0.5
 _BEYOND = 2.0
 # The 95 % quantile of a squared standard normal number, less its mean.
 _FARTHER = 2.84
-# With this error the loss of a constant is clear of noise in 7 of 8 runs, and so are the sizes of
-# errors. On 220 tables that nothing was chosen on, 85 to 90 % of the models were then better than
-# the mean.
+# Largest standard error by noise of a constant's loss, in units of this loss, with which a run
+# starts. With 1.25 times the users for it, R2 was not known in 35 to 41 % of the runs, and below
+# -.05 in 7 to 10 %, on 232 tables that nothing was chosen on (simulations/studies/unseen_tables).
 _MAX_LOSS_ERROR = 0.25
 # Largest excess of R2 on the users whom the model was fitted to, on tables not used for tuning.
 _OPTIMISM = 0.015
@@ -44,12 +44,16 @@ _HIDDEN = (
     "are clipped, or more. To know takes closer bounds (or the target's logarithm, if few targets "
     "are large), more users per node, fewer nodes or a larger epsilon."
 )
+_UNKNOWN = (
+    "R2 is not known, since noise hides how far the target varies: the model may be no better than "
+    "the mean. More users per node, fewer nodes or a larger epsilon would show."
+)
 
 
 class Score(NamedTuple):
-    """R2 of a model over all users, its standard error, and a note if clipping may hide much.
+    """R2 of a model over all users, its standard error, and notes on what is hidden.
 
-    Both numbers are NaN if noise hides how far the target varies.
+    Both numbers are NaN, with a note, if noise hides how far the target varies.
     """
 
     r2: float
@@ -112,7 +116,7 @@ def ask_r2(
     own, baseline = max(float(losses[0]), 0.0), float(losses[1])
     error = _ratio_error(own, baseline, *(noise * bounds**2).tolist())
     if math.isnan(error):
-        return Score(math.nan, math.nan, [])
+        return Score(math.nan, math.nan, [_UNKNOWN])
     ratio = own / baseline
     # How much lower R2 is if that distance is as large as at the end of a 95 % interval. No model
     # is expected to be worse than the constant.

@@ -268,7 +268,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
     def _of_sums(self, found: sums.Regressed) -> RegressionFit:
         """Return the result from noisy sums over nodes, whose score is that of all users."""
         r2, error, notes = found.score
-        if not r2 >= _BETTER_Z * error:  # or R2 is NaN
+        if r2 < _BETTER_Z * error:
             notes.append(_MAY_BE_NO_BETTER)
         coef, interval = contrasts(self.schema, found.theta), None
         if found.covariance is not None:
