@@ -60,11 +60,8 @@ def auc(scores: Floats, targets: Floats) -> float:
 
 def measure(method: str, people: PeopleTable, cell: Cell, seed: int) -> dict[str, object]:
     """Return what a model is worth on the whole table, and what its result states."""
-    if at_nodes := method in _AT_NODES:
-        strategy = _AT_NODES[method](people.schema, epsilon=cell.epsilon, noise="node")
-    else:
-        strategy = _METHODS[method](people.schema, epsilon=cell.epsilon)
-    nodes = _NUM_NODES if at_nodes else 1
+    noise, nodes = ("node", _NUM_NODES) if method in _AT_NODES else ("user", 1)
+    strategy = (_METHODS | _AT_NODES)[method](people.schema, epsilon=cell.epsilon, noise=noise)
     number = int(cell.times * fewest(strategy, nodes))
     own = zlib.crc32(cell.table.encode())  # or runs on all tables would share their noise
     users = people.drawn(number, np.random.default_rng([seed, number, own]))
