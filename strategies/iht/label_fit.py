@@ -79,13 +79,13 @@ class NoisyLabels:
         if solver == "iht":
             coef = iht(x, y, sparsity)
         else:
-            size = clears / math.sqrt(max(len(y), 1))
+            size = clears / math.sqrt(len(y))
             penalty = size * float(np.std(y)) * math.sqrt(float(np.mean(x**2)))
             model = Lasso(alpha=penalty, fit_intercept=False, precompute=False).fit(x, y)
             coef = _least_squares(x, y, keep_largest(model.coef_, sparsity))
         coef = _least_squares(x, y, keep_above(coef, clears * _errors(x, y, coef)))
         left = self.labels - self.features @ (coef / units)
-        square = float(np.mean((y - x @ coef) ** 2)) if len(y) else 0.0
+        square = float(np.mean((y - x @ coef) ** 2))
         precisions, fitted = weights**2, x @ coef
 
         def line(group: NDArray[np.bool_]) -> _Line | None:
@@ -104,8 +104,8 @@ class NoisyLabels:
         for group, each in zip(groups, lines, strict=True):
             left[group] -= each.intercept if each else 0.0
         whole = not self.corrected[~self.narrow].any()
-        bends, parts = _bends(lines, whole), np.mean(self.narrow) if len(y) else 0.0
-        lost = float(np.average(self.beyond, weights=weights**2)) if len(y) else 0.0
+        bends, parts = _bends(lines, whole), np.mean(self.narrow)
+        lost = float(np.average(self.beyond, weights=weights**2))
         lost /= 1 - min(lost, _MOST_LOST)  # relative to the clipped coefficients
         return LabelFit(
             coef / units,
@@ -126,8 +126,6 @@ class NoisyLabels:
         terms are added to the mean square: one standard error, and ``s (1 + 2 log(d / s))`` over
         the rows' precision, since fitted residuals are smaller than new ones.
         """
-        if not len(self.labels):
-            return 0.0
         shares = (weights / self.variance) ** 2
         shares /= shares.sum()
         squares = left**2 - self.variance
@@ -235,10 +233,9 @@ def row_weights(z: Floats) -> Floats:
     features only, a linear model of the weighted rows has the same coefficients.
     """
     weights = np.ones(len(z))
-    if len(z):
-        for sizes in (np.abs(z).max(axis=1), np.linalg.norm(z, axis=1)):
-            most = min(np.quantile(sizes, _FULL_WEIGHT_SHARE), _MAX_TIMES_MEDIAN * np.median(sizes))
-            weights = np.minimum(weights, most / np.maximum(sizes, most))
+    for sizes in (np.abs(z).max(axis=1), np.linalg.norm(z, axis=1)):
+        most = min(np.quantile(sizes, _FULL_WEIGHT_SHARE), _MAX_TIMES_MEDIAN * np.median(sizes))
+        weights = np.minimum(weights, most / np.maximum(sizes, most))
     return weights
 
 

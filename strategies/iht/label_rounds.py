@@ -50,6 +50,10 @@ _FAR = (
     "The last round still changes coefficients by more than their errors: few users have most of "
     "the labels' total size, which clipping hides, and the errors of coefficients are not known."
 )
+_NO_FEATURES = (
+    "Only {:,} of the reports have features that are finite and not all 0. Users without a row "
+    "send zeros: do the nodes load the features?"
+)
 _NOTHING = "No coefficient exceeds the noise: all coefficients are returned as 0."
 
 
@@ -119,6 +123,8 @@ class LabelRounds:
         Before these rounds, users report on the residuals' distribution.
         """
         law, residual = first, self._fit.residual
+        if not residual:
+            return  # the reports are all alike, so few have features
         if size := self._num_residual_askers():
             law = yield from self._ask_law(size)
             ratio = law.root_mean_square / residual if law.spread < _MAX_KNOWN_ERROR else 1.0
@@ -246,6 +252,8 @@ class LabelRounds:
             np.full(len(y), clip.around_zero is not None),
         )
         self._known = self._known.plus(asked)
+        if (rows := len(self._known.labels)) < self._run.min_reports:
+            raise TooFewReports(TooFew(_NO_FEATURES.format(rows), "data"))
         sparsity, solver = self._strategy.sparsity, self._strategy.solver
         fit = self._known.fit(sparsity, solver, residual or 0.0, centred=not self._is_printed)
         self._fit = fit

@@ -15,7 +15,7 @@ from ldp_flower.guarantee.messages import Report
 from ldp_flower.questions import WIRE_TYPES, DrawnLabels, Labels
 from ldp_flower.randomizers import GaussianMechanism, HybridMechanism, RandomizedResponse
 from ldp_flower.simulation.grid import InProcessGrid
-from ldp_flower.strategies import LabelLdpIht
+from ldp_flower.strategies import LabelLdpIht, TooFewReports
 from ldp_flower.strategies.iht.label_fit import row_weights, typical_sizes
 from ldp_flower.strategies.numerics.denoising import attenuation, clipped_square
 
@@ -117,6 +117,28 @@ def test_users_with_several_rows_report_the_first_label(options):
     result = simulate(LabelLdpIht(30, sparsity=2, epsilon=4.0, **options), users, seed=0)
     assert np.linalg.norm(result.coef - theta) < 0.4
     assert re.fullmatch("epsilon = 4.* per user \\(labels only\\)", str(result.privacy))
+
+
+@pytest.mark.parametrize("solver", ["iht", "lasso"])
+@pytest.mark.parametrize(("every", "told"), [(10_000, 0), (100, 7)])
+def test_a_run_ends_if_hardly_any_report_has_features(solver, every, told):
+    y = np.random.default_rng(0).normal(size=4_000)
+    x = np.zeros((4_000, 5))
+    x[every - 1 :: every] = 1.0
+    strategy = LabelLdpIht(5, sparsity=2, epsilon=2.0, solver=solver)
+    with pytest.raises(TooFewReports, match=f"Only {told} of the reports have features"):
+        simulate(strategy, Users.from_rows(x, y), seed=0)
+
+
+@pytest.mark.parametrize("solver", ["iht", "lasso"])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_a_run_with_features_in_one_row_of_ten_finds_nothing(solver, epsilon):
+    y = np.random.default_rng(0).normal(size=4_000)
+    x = np.zeros((4_000, 5))
+    x[::10] = 1.0
+    strategy = LabelLdpIht(5, sparsity=2, epsilon=epsilon, solver=solver)
+    result = simulate(strategy, Users.from_rows(x, y), seed=0)
+    assert not result.coef.any() and any("No coefficient exceeds" in each for each in result.notes)
 
 
 @pytest.mark.parametrize(
@@ -422,7 +444,6 @@ def test_signs_count_in_full_and_units_do_not_matter():
     np.testing.assert_allclose(typical_sizes(bell * units), typical_sizes(bell) * units)
     assert np.mean(row_weights(bell / typical_sizes(bell)) < 1) < 0.2
     assert typical_sizes(np.zeros((3, 2))).tolist() == [1, 1]
-    assert row_weights(np.zeros((0, 2))).tolist() == []
 
 
 def test_features_on_unlike_scales_are_all_found():
