@@ -18,7 +18,13 @@ from .reply import Received, Refusal, reply_with
 from .respond import check, respond
 from .shared_sums import commit, peers_of
 from .statistics import OwnStatistics, checked
+from .update_mod import LdpUpdateMod
 from .users_node import LoadUsers, UsersNode, check_loader
+
+_REFUSES = (
+    "Expected an app whose mods let queries through, got {0} among the mods of the whole app, "
+    "which answers training only. Give it to the train function: @app.train(mods=[{0}(...)])."
+)
 
 
 def attach(
@@ -33,6 +39,11 @@ def attach(
     Register the handlers ``query.report``, ``query.commit`` and ``query.census``. The app's other
     handlers stay unchanged. The parameters are those of :class:`LdpClientApp`.
 
+    Raises
+    ------
+    ValueError
+        If a mod of the whole app, such as :class:`LdpUpdateMod`, would refuse these messages.
+
     Guarantee
     ---------
     1. These three kinds of messages have the guarantee of :class:`LdpClientApp`.
@@ -42,6 +53,9 @@ def attach(
     check_loader(load_users)
     check_own(policy, seed)
     own = checked(statistics)
+    for mod in app._mods:
+        if isinstance(mod, LdpUpdateMod):
+            raise ValueError(_REFUSES.format(type(mod).__name__))
     QueryHandlers(load_users, policy, seed, own).register(app)
 
 

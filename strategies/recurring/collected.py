@@ -21,10 +21,10 @@ class Collected:
 
     ``number`` counts from 1. ``num_users`` is the number of users in the census, and ``asked`` the
     number in the panel. ``reports`` and ``no_budget`` are the numbers of users in the panel who
-    reported, or who had no budget left. ``std_errors`` are for the population. ``privacy`` is the
-    largest privacy cost of a user in the panel. ``change``, for permanent answers only, is the
-    change of the estimates since the previous collection. ``users_std_errors``, with noise at the
-    node only, are the errors among the users, who are the same in all collections.
+    reported, or who could not afford the report. ``std_errors`` are for the population. ``privacy``
+    is the largest privacy cost of a user in the panel. ``change``, for permanent answers only, is
+    the change of the estimates since the previous collection. ``users_std_errors``, with noise at
+    the node only, are the errors among the users, who are the same in all collections.
     """
 
     number: int

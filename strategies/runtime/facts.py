@@ -34,8 +34,9 @@ class Step:
     reasons : Counter of str
         Texts of the error replies, each with the number of nodes that sent it.
     no_budget : int (default: 0)
-        Number of users who had no budget left. They were asked and did not report, though their
-        node answered. In the census, these are the users whom no run can query any more.
+        Number of users who were asked and could not afford the report: what is left of their
+        budget, or of the study's, is smaller than its cost. In the census, these are the users who
+        have no budget left for any report.
     lost : int (default: 0)
         Number of users who may have spent budget though their reports are not used. The answer of
         their node was lost, late or left out, or was an error that does not rule out that a user
@@ -64,8 +65,8 @@ class Step:
         reasons = "".join(
             f"; {times} x {text.rstrip('.')}" for text, times in self.reasons.most_common(3)
         )
-        who = f", {self.no_budget:,} users" if self.number == 0 else f", {self.no_budget:,}"
-        spent = f"{who} had no budget left" if self.no_budget else ""
+        spent = " users had no budget left" if self.number == 0 else " could not afford it"
+        spent = f", {self.no_budget:,}{spent}" if self.no_budget else ""
         lost = f", {self.lost:,} may have spent budget all the same" if self.lost else ""
         return (
             f"Step {self.number} ({self.statistic}): {self.reports} of {self.asked} answered"

@@ -45,8 +45,8 @@ _PLANNED = 4
 _REJECTED = "{} answers of nodes were rejected: the users who were asked cannot have sent them."
 _OTHERS = "{} nodes were not asked: their users' rows do not have {} features."
 _SHORT = (
-    "{} of {} steps got fewer than {} reports, since nodes did not answer or users had no budget "
-    "left. Standard errors are those of the reports that came."
+    "{} of {} steps got fewer than {} reports, since nodes did not answer or users could not "
+    "afford them. Standard errors are those of the reports that came."
 )
 _ENDED = "The run ended early: the estimate is that of the steps before. {} {}"
 _LOST = "No store was given, so their reports are lost: start(store=...) keeps them."

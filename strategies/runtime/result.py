@@ -82,7 +82,8 @@ class Result(flower.Result):
     num_reports : int
         Number of reports that were used.
     no_budget : int
-        Number of users who were asked and had no budget left.
+        Number of users who were asked and could not afford the report: what is left of their
+        budget, or of the study's, is smaller than its cost.
     ended_early : bool
         True if the run ended before its last step for lack of answers; the notes say why.
     steps : list of Step
@@ -222,7 +223,7 @@ class Result(flower.Result):
         return []
 
     def __repr__(self) -> str:
-        spent = f"; {self.no_budget:,} had no budget left" if self.no_budget else ""
+        spent = f"; {self.no_budget:,} could not afford a report" if self.no_budget else ""
         lines = [
             *self._findings(),
             f"{self.privacy}" + (" (seeded simulation)" if self.privacy.seeded else "")

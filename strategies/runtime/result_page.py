@@ -66,7 +66,7 @@ def answered(
     who: str, reports: int, users: int, no_budget: int, steps: Sequence[Step]
 ) -> list[Markup]:
     """Return a paragraph and a table, by step, on the users and nodes that answered."""
-    spent = f" {no_budget:,} had no budget left." if no_budget else ""
+    spent = f" {no_budget:,} could not afford a report." if no_budget else ""
     held = "users" if who == "users" else "records"
     text = (
         f"{reports:,} reports were used, of {users:,} {who}.{spent} Step 0 is the census, which "

@@ -11,7 +11,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from ldp_flower import InProcessGrid, PrivacyPolicy, Users
-from ldp_flower.clients import LdpClientApp, attach
+from ldp_flower.clients import LdpClientApp, LdpUpdateMod, RecordDpSgdMod, attach
 from ldp_flower.clients.statistics import STATISTICS
 from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Purpose, Query, Report
 from ldp_flower.questions import Curvature, FrequentItems, Gradient, NormalisedUpdate
@@ -391,6 +391,12 @@ def test_attach_leaves_an_existing_app_as_it_is():
     assert ask(app, query(), grid).has_content()
     (pong,) = grid.send_and_receive([Message(RecordDict(), 1, "query.ping")])
     assert pong.has_content()
+
+
+@pytest.mark.parametrize("mod", [LdpUpdateMod(), RecordDpSgdMod(1.0, 1e-5, 2)])
+def test_attach_refuses_an_app_whose_mods_refuse_its_messages(mod):
+    with pytest.raises(ValueError, match=f"through, got {type(mod).__name__} among the mods"):
+        attach(ClientApp(mods=[mod]), lambda context: records([1, 1, 1], 0.5, 5))
 
 
 def test_unseeded_reports_differ_from_run_to_run():

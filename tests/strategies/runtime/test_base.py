@@ -465,7 +465,7 @@ def test_a_policy_that_allows_one_answer_leaves_out_those_who_gave_it():
     grid = Grid(users, 2, seed=1, policy=PrivacyPolicy(1.0))
     with pytest.raises(
         TooFewReports,
-        match=r"0 of 30 answered, 30 had no budget left; .*error 102: No addressed user can afford"
+        match=r"0 of 30 answered, 30 could not afford it; .*error 102: No addressed user can afford"
         r".*30 users have spent budget\. No store was given",
     ):
         Twice(epsilon=1.25).start(grid, timeout=1, num_nodes=2)
@@ -474,7 +474,7 @@ def test_a_policy_that_allows_one_answer_leaves_out_those_who_gave_it():
 def test_who_has_no_budget_is_told_by_a_code_whatever_the_words(monkeypatch):
     monkeypatch.setattr("ldp_flower.clients.node._EXHAUSTED", "Worded otherwise.")
     grid = Grid(make_users(60)[0], 2, seed=1, policy=PrivacyPolicy(1.0))
-    with pytest.raises(TooFewReports, match=r"30 had no budget left; .*102: Worded otherwise"):
+    with pytest.raises(TooFewReports, match=r"30 could not afford it; .*102: Worded otherwise"):
         Twice(epsilon=1.25).start(grid, timeout=1, num_nodes=2)
 
 
@@ -700,14 +700,14 @@ def test_users_without_budget_are_counted_wherever_a_run_is_told_of(caplog):
         second = Mean(epsilon=4.0).start(grid, timeout=1, num_nodes=3, seed=2)
     assert (second.num_reports, second.no_budget) == (400, 200)
     assert second.steps[1].no_budget == 200 and not second.steps[1].errors
-    assert "400 reports of 600 users in 2 steps; 200 had no budget left" in repr(second)
-    assert "400 of 600 answered, 200 had no budget left; nodes: 0 errors" in caplog.text
+    assert "400 reports of 600 users in 2 steps; 200 could not afford a report" in repr(second)
+    assert "400 of 600 answered, 200 could not afford it; nodes: 0 errors" in caplog.text
     assert "Step 0 (census): 3 of 3 answered, 200 users had no budget left" in caplog.text
     assert second.steps[0].no_budget == 200
     page = second.to_html()
-    assert "of 600 users. 200 had no budget left." in page and "no budget" in page
+    assert "of 600 users. 200 could not afford a report." in page and "no budget" in page
     third = Mean(epsilon=4.0)
-    with pytest.raises(TooFewReports, match=r"0 of 600 answered, 600 had no budget left; .*102"):
+    with pytest.raises(TooFewReports, match=r"0 of 600 answered, 600 could not afford it; .*102"):
         third.start(grid, timeout=1, num_nodes=3, seed=3)
     # A node that is lost says nothing of budgets.
     mute = Grid(users, 3, lambda n, m, reply: reply if is_census(m) or n > 1 else None, seed=1)
