@@ -22,7 +22,7 @@ from ..numerics.denoising import attenuation, clipped_square
 from ..runtime import Ask, LinearResult, Run, TooFewReports
 from ..runtime.coefficients import Method
 from ..subprotocols.laws_of_size import LawOfSizes, ask_law
-from ..subprotocols.octaves import size_askers
+from ..subprotocols.octaves import ask_larger, size_askers
 from .label_fit import LabelFit, NoisyLabels
 
 # The number of rounds and the clip were chosen among 2 to 12 rounds and clips of .5 to 2.2. They
@@ -38,6 +38,9 @@ _WIDE_BOUNDS = 2.0 ** np.arange(-1, 6.25, 0.25)  # candidate bounds for all othe
 _GUESS = 0.5  # error of a scale's logarithm above which a note calls the scale a guess
 _MAX_KNOWN_ERROR = 0.25  # error of a scale's logarithm up to which it may contradict another scale
 _CONTRADICTION_RATIO = 1.5  # factor between two estimates of a scale from which they contradict
+# Number of standard errors of the share of labels beside two classes from which these labels are
+# numbers. A smaller share is in the errors of the coefficients.
+_CONTRADICTION_Z = 3.0
 _MOSTLY = 0.9  # share of labels that are not 0 from which classes are taken as -1 and 1
 _GUESSED = (
     "The scale of the labels, {:.2g}, is a guess: more users, a larger scale_share or a "
@@ -105,7 +108,12 @@ class LabelRounds:
         if size := self._num_label_askers():
             law = yield from self._ask_law(size)
             if law.are_classes and not self._is_printed:
-                return (yield from self._of_classes(law))
+                offset = 0.0 if law.mean > _MOSTLY else 1.0
+                other, error = yield from self._ask_other_classes(size, offset)
+                if other < _CONTRADICTION_Z * error:
+                    self._offset = offset / 2
+                    beyond = (max(other, 0.0) + error) / law.mean
+                    return (yield from self._of_classes(_Clip(1 - self._offset, beyond=beyond)))
             if self._most == math.inf:
                 clip = self._first_clip(law)
                 if law.spread > _GUESS:
@@ -120,12 +128,15 @@ class LabelRounds:
     def _later_rounds(self, first: LawOfSizes, rounds: int) -> Generator[Ask, Any, None]:
         """Query for residuals in several rounds, and update the fit after each.
 
-        Before these rounds, users report on the residuals' distribution.
+        Before these rounds, users report on the residuals' distribution. They do not if the first
+        round found no coefficients of labels that are not around 0: the residuals are then labels
+        minus a constant, whose size would be that of most users if most labels are 0.
         """
         law, residual = first, self._fit.residual
         if not residual:
             return  # the reports are all alike, so few have features
-        if size := self._num_residual_askers():
+        size = self._num_residual_askers() if self._coef.any() or first.is_around_zero else 0
+        if size:
             law = yield from self._ask_law(size)
             ratio = law.root_mean_square / residual if law.spread < _MAX_KNOWN_ERROR else 1.0
             if ratio > _CONTRADICTION_RATIO:  # the first round's bound was too small
@@ -149,10 +160,21 @@ class LabelRounds:
                 self._known = self._known.on_one_scale(self._fit.scale)
             residual = self._fit.residual
 
-    def _of_classes(self, law: LawOfSizes) -> Generator[Ask, Any, LinearResult]:
-        """Query all remaining users for their class, without clipping, and return the fit."""
-        self._offset, bound = (0.0, 1.0) if law.mean > _MOSTLY else (0.5, 0.5)
-        yield from self._round(self._run.num_unasked, _Clip(bound))
+    def _ask_other_classes(
+        self, size: int, offset: float
+    ) -> Generator[Ask, Any, tuple[float, float]]:
+        """Query a cohort for the sizes of labels minus an offset, which is 1 for labels 0 and 1.
+
+        Return the share of users whose label is neither of the two classes, and its standard
+        error. The sizes of the labels themselves do not tell -1 from 1.
+        """
+        (cohort,) = self._run.cohorts([min(size, self._run.num_unasked)])
+        question = ResidualOctave(self._coef, offset)
+        return (yield from ask_larger(cohort, question, self._strategy.epsilon))
+
+    def _of_classes(self, clip: _Clip) -> Generator[Ask, Any, LinearResult]:
+        """Query all remaining users for their class, and return the fit."""
+        yield from self._round(self._run.num_unasked, clip)
         return self._result()
 
     # ---------------------------------------------------------------- distribution of residuals
@@ -242,10 +264,12 @@ class LabelRounds:
         if residual and not clip.narrow:
             residual = self._scale_of(y, randomizer, clip.bound, residual)
         slope = attenuation(clip.bound / residual) if residual else 1.0
-        self._still_moves = self._residuals_show_a_signal(x, y / slope)
+        labels = x @ theta + offset + y / slope
+        residuals = labels - (x @ self._coef + self._offset)
+        self._still_moves = self._residuals_show_a_signal(x, residuals)
         asked = NoisyLabels(
             x,
-            x @ theta + offset + y / slope,
+            labels,
             np.full(len(y), randomizer.variance / slope**2),
             np.full(len(y), clip.beyond),
             np.full(len(y), clip.narrow),

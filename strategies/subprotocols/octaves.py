@@ -78,6 +78,20 @@ def ask_octaves(
     return np.asarray(weights / weights.sum())
 
 
+def ask_larger(
+    cohort: Cohort, question: Octave, epsilon: float
+) -> Generator[Ask, Estimate, tuple[float, float]]:
+    """Ask a cohort for octaves of sizes; return the share of users with sizes of about 2, 4 or 8.
+
+    The second number is its standard error. If all sizes are 0 or 1, the share is 0. Users of size
+    0 report a random octave, hence the mean share of the octaves beside 1 to 8 is subtracted.
+    """
+    answer = yield Ask(cohort, question, SubsetSelection(epsilon, OCTAVES))
+    weights = np.full(OCTAVES, -3 / (OCTAVES - 4))
+    weights[-SMALLEST_OCTAVE : 4 - SMALLEST_OCTAVE] = 0.0, 1.0, 1.0, 1.0
+    return float(weights @ answer.mean), float(np.linalg.norm(weights * answer.std_error))
+
+
 @lru_cache
 def _laws(degrees: float) -> tuple[Floats, Floats, Floats]:
     """Return the candidate distributions of sizes.
