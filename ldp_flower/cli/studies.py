@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from datetime import datetime
 from math import isclose
 from pathlib import Path
@@ -86,9 +86,9 @@ def studies_add(
     kind = PROTOCOLS[protocol]
     if "schema" not in {each.name for each in fields(kind)}:
         fail(f"Expected a protocol for tables with a schema, got {protocol}.", USAGE)
-    with failing(ValueError, TypeError):  # also for an argument that is missing or unknown
+    with failing(ValueError, TypeError):  # also for an argument of another type
         declared = _schema(schema)
-        given: dict[str, Any] = {k: scalar(text) for k, text in map(pair, arguments or ())}
+        given = _arguments_of(kind, arguments or ())
         strategy = kind(schema=declared, epsilon=epsilon, noise=noise, **given)
     with failing(TooFewReports, code=FAILED):
         found = questions_asked(strategy, declared, users, nodes)
@@ -107,6 +107,27 @@ def studies_add(
             census=True,
         )
     typer.echo(as_toml(approved), nl=False)
+
+
+# Arguments of strategies that have options or arguments of the command of their own.
+_OWN = ("schema", "epsilon", "noise", "study", "study_key")
+
+
+def _arguments_of(kind: type, texts: Sequence[str]) -> dict[str, Any]:
+    """Return the other arguments of a strategy's class from texts KEY=VALUE.
+
+    Raise ValueError if the class has no such argument, or if one without default is missing.
+    """
+    allowed = {each.name: each for each in fields(kind) if each.init and each.name not in _OWN}
+    given = {key: scalar(value) for key, value in map(pair, texts)}
+    for key in given:
+        if key not in allowed:
+            named = ", ".join(allowed)
+            raise ValueError(f"Expected arguments of {kind.__name__} among {named}, got {key!r}.")
+    for name, field in allowed.items():
+        if name not in given and field.default is MISSING and field.default_factory is MISSING:
+            raise ValueError(f"Expected -c {name}=..., which {kind.__name__} needs.")
+    return given
 
 
 # Fields of a study in the order of its table in the file.

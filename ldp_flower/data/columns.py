@@ -276,9 +276,18 @@ def exact_of(kind: Numeric | Categories) -> object:
     return {name: float(value) for name, value in plain_of(kind).items()}
 
 
-def kind_of(plain: Mapping[str, Any]) -> Numeric | Categories:
-    """Return the declaration of a column from the plain values of :func:`plain_of`."""
-    return Categories(**plain) if "values" in plain else Numeric(**plain)
+def kind_of(name: str, plain: Mapping[str, Any]) -> Numeric | Categories:
+    """Return the declaration of a column from the plain values of :func:`plain_of`.
+
+    Raise ValueError, with the column's name, if it has other keys than such values.
+    """
+    try:
+        return Categories(**plain) if "values" in plain else Numeric(**plain)
+    except TypeError:
+        raise ValueError(
+            f'Expected {name!r} as {{"low": 0, "high": 100}} or {{"values": ["a", "b"]}}, '
+            f"got {plain!r:.200}."
+        ) from None
 
 
 def _label(value: object) -> str | None:

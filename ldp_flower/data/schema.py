@@ -340,12 +340,12 @@ class Schema(PlainFields):
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
         """Return the schema from a result of :meth:`to_dict`; raise ValueError if it is invalid."""
-        try:
-            kinds = {name: kind_of(kind) for name, kind in plain["columns"].items()}
-            bounds = kind_of(plain["bounds"]) if "bounds" in plain else None
-            return cls(kinds, plain.get("target"), bounds)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"Expected a schema as to_dict gives it, got {error!r}.") from None
+        columns = plain.get("columns") if isinstance(plain, Mapping) else None
+        if not isinstance(columns, Mapping):
+            raise ValueError(f'Expected a schema as {{"columns": {{...}}}}, got {plain!r:.200}.')
+        kinds = {name: kind_of(name, kind) for name, kind in columns.items()}
+        bounds = kind_of("bounds", plain["bounds"]) if "bounds" in plain else None
+        return cls(kinds, plain.get("target"), bounds)
 
 
 @dataclass

@@ -125,6 +125,12 @@ def test_what_add_cannot_compile_is_refused(schema, tmp_path):
         (("s", "Means", "--schema", tmp_path / "none.json", *options[2:]), 2),
     ):
         assert run("studies", "add", *words).exit_code == code, words
+    missing = run("studies", "add", "s", "Means", *options)
+    assert "Expected -c columns=..., which Means needs." in missing.stderr
+    for other in ("colour", "epsilon"):
+        wrong = run("studies", "add", "s", "Counts", *options, "-c", f"{other}=2")
+        assert "Expected arguments of Counts among min_reports," in wrong.stderr
+        assert f"got '{other}'." in wrong.stderr
 
 
 FILE = """format = 1

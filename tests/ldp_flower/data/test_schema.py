@@ -165,6 +165,13 @@ def test_what_is_no_schema_is_refused(plain):
         Schema.from_dict(plain)
 
 
+def test_a_schema_with_other_keys_is_refused_by_the_columns_name():
+    plain = {"columns": {"age": {"kind": "number", "low": 0, "high": 100}}}
+    told = r"""Expected 'age' as \{"low": 0, "high": 100\} or .*, got \{'kind': 'number', """
+    with pytest.raises(ValueError, match=told):
+        Schema.from_dict(plain)
+
+
 @pytest.mark.parametrize(
     "make",
     [
