@@ -87,7 +87,7 @@ def _index(values: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torc
         from_start = torch.where(index < 0, index + size, index)
         places = places * size + from_start.clamp(0, size - 1)
     found = values.flatten(first, behind - 1).index_select(first, places.flatten())
-    return found.reshape(*values.shape[:first], *places.shape, *values.shape[behind:])
+    return found.reshape((*values.shape[:first], *places.shape, *values.shape[behind:]))
 
 
 def _batch_norm(

@@ -207,6 +207,21 @@ def test_places_out_of_range_are_the_nearest_ones():
     assert found.tolist() == [[0, 0, 3, 0, 3, 3]]
 
 
+def test_one_place_of_a_vector_is_a_number():
+    graph = parsed(
+        text_of(
+            [call("index.Tensor", W, [C]), call("mul.Tensor", X, of(0))],
+            parameters={
+                "w": parameter(shape=[4]),
+                "c": parameter("int64", [], trainable=False),
+            },
+        )
+    )
+    arrays = {"w": np.arange(4, dtype=np.float32), "c": np.array(-2)}
+    found = Network(graph, arrays).run(np.ones((1, 4), np.float32))
+    assert found.tolist() == [[2, 2, 2, 2]]
+
+
 def test_a_norm_takes_values_in_any_layout():
     """The kernel for groups fails where numbers do not lie behind each other."""
     graph = parsed(
