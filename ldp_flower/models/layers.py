@@ -120,7 +120,11 @@ def mean_pooled(
     x: Tensor, kernel: Shape, stride: Shape, padding: Shape, ceil: bool, **_: object
 ) -> Tensor:
     """Return the type and shape of the result of a mean pool."""
-    return _pooled(x, kernel, stride, padding, ceil)
+    found = _pooled(x, kernel, stride, padding, ceil)
+    # Unlike the other pools, PyTorch's mean pool of volumes compares kernels with unpadded sizes.
+    longer = any(k > size for k, size in zip(kernel, x.shape[2:], strict=True))
+    need(len(kernel) < 3 or not longer, "kernels within the volumes without padding")
+    return found
 
 
 def adapted(x: Tensor, size: Shape) -> Tensor:

@@ -161,6 +161,9 @@ MISFITS = {
     "a volume's kernel beyond its edges": image(
         "max_pool3d_with_indices.default", ONE, [1, 1, 5], shape=(1, 4, 4, 4)
     ),
+    "a volume's kernel within its padding only": image(
+        "avg_pool3d.default", ONE, [2, 2, 2], [1, 1, 1], [1, 1, 1], shape=(3, 6, 3, 1)
+    ),
     "a mean pool with more padding": image("avg_pool2d.default", ONE, [2, 2], [1, 1], [2, 2]),
     "a pad that cuts all off": only("constant_pad_nd.default", X, [-5, 3], 0.0),
     "an output padding without a stride": image(
