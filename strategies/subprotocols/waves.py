@@ -204,6 +204,8 @@ def mean_by_waves(
 ) -> Generator[Ask, Estimate, WaveMean]:
     """Ask all remaining users of a run for vectors minus a centre; return the mean of the vectors.
 
+    A later wave with too few reports is left out, and two in a row end the protocol.
+
     Parameters
     ----------
     question : callable
@@ -242,6 +244,7 @@ def mean_by_waves(
     num_waves = int(np.clip((users - sizes[0]) / smallest, _FEWEST_WAVES, most_waves))
     waves: list[_Wave] = []
     centre, error, length, clip = np.zeros(dim), radius, radius, None
+    lost = False
     for left in range(num_waves, -1, -1):
         try:
             (cohort,) = run.cohorts(sizes)
@@ -249,7 +252,11 @@ def mean_by_waves(
         except TooFewReports:
             if not waves:
                 raise
-            break
+            if lost:
+                break
+            lost = True  # by chance, if many small waves are asked and half of the nodes answer
+            continue
+        lost = False
         within, uncertain, hidden = 1.0, 0.0, 0.0
         reported = 1 - answer.whole - answer.whole_error
         if is_bound and length >= radius:

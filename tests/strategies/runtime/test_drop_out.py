@@ -100,6 +100,18 @@ def test_a_drop_out_that_depends_on_the_data_is_not_corrected():
     assert bias(z[:, 1:]) < chi2.isf(0.001, len(MEAN) - 1)  # what has nothing to do with it
 
 
+@pytest.mark.parametrize("lost", [[3], [3, 4]])
+def test_a_mean_leaves_out_one_lost_wave_and_ends_after_two(lost):
+    steps = iter(range(100))  # of one node, which gets one message in each step
+    x = MEAN + np.random.default_rng(0).normal(0, 0.3, (400, len(MEAN)))
+    strategy = UserLevelMean(len(MEAN), epsilon=EPSILON, bound=2.0)
+    users = Users.from_rows(x, x[:, 0])
+    result = run(strategy, users, 1, 0, reached=lambda node: float(next(steps) not in lost))
+    assert [at for at, step in enumerate(result.steps) if not step.reports] == lost
+    assert result.ended_early is (len(lost) == 2)
+    assert len(result.steps) == (5 if result.ended_early else 14)
+
+
 SHARES = np.array([0.3, 0.2, 0.15, 0.1])  # of the first items; the others are rare
 
 
