@@ -454,6 +454,10 @@ def test_an_app_without_an_evident_loader_is_asked_to_declare_it(write):
         audit_app(none, QUICK)
     with pytest.raises(CannotAuditError, match=r"got \[.*client:.*server:.*declare it"):
         audit_app(two, QUICK)
+    declared = two / "pyproject.toml"
+    key = f'[tool.flwr.app.components]\nloader = "{two.name}.client:load_data"'
+    declared.write_text(declared.read_text().replace("[tool.flwr.app.components]", key))
+    assert list(loaders_of(AuditedApp(two, {}), None)) == [f"{two.name}.client:load_data"]
 
 
 def test_a_loader_that_gives_no_data_is_refused(write):

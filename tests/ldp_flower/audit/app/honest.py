@@ -83,13 +83,19 @@ def main(grid, context):
 
 
 def ours(strategy, nodes=4):
-    return App(client=OURS, server=OUR_SERVER.replace("STRATEGY", strategy), nodes=nodes)
+    return App(
+        client=OURS,
+        server=OUR_SERVER.replace("STRATEGY", strategy),
+        nodes=nodes,
+        loader="task:load_data",
+    )
 
 
 def our_training(mod, data, epsilon, nodes):
     return App(
         client=OUR_TRAINING.replace("[MOD]", f"[{mod}]").replace("DATA", data),
         server=OUR_AVERAGING.replace("EPSILON", str(epsilon)),
+        loader="task:load_data",
         nodes=nodes,
     )
 
