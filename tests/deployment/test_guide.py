@@ -19,7 +19,7 @@ pytestmark = pytest.mark.deployment
 
 APP = Path(__file__).parents[2] / "simulations" / "flights"
 INSTALLED = [str(APP), *filter(None, [os.environ.get("PYTHONPATH")])]
-AIRCRAFT = (27, 15, 1)  # behind each node: three questions, each of which takes seconds
+AIRCRAFT = (28, 15, 1)  # behind each node: three questions, each of which takes seconds
 MOST_FLIGHTS = 30  # of an aircraft, which saves reading time
 EPSILON = 4.0
 
