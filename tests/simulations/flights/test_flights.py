@@ -99,6 +99,9 @@ def test_the_app_in_process(tmp_path, capsys):
         "unit": "user",
         "exact": True,
         "seeded": True,
+        "noise": "user",
+        "alone": None,
+        "part": "",
     }
     assert rows["predict the mean"]["r2"] == pytest.approx(0, abs=0.01)
     ours, best = rows["PrivateRegression"], rows["least squares"]["r2"]
