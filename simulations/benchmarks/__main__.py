@@ -34,7 +34,7 @@ class Part(StrEnum):
 
 
 _VENV = Path("~/.cache/ldp-flower/benchmark-venv")
-_QUICK = {"LdpIht": 5_000, "SparseRegression": 100, "HeavyHitters": 5_000}
+_QUICK = {"LdpIht": 40_000, "SparseRegression": 100, "HeavyHitters": 5_000}
 
 
 def protocols(quick: bool) -> list[Cell]:
@@ -52,16 +52,17 @@ def protocols(quick: bool) -> list[Cell]:
 
 def scaling(quick: bool) -> list[Cell]:
     """Return cells that differ in users, features or records alone."""
-    iht, regression = Cell("generated", "LdpIht", 20_000, 256), WORKLOADS["SparseRegression"]
+    # LdpIht refuses fewer than 30,028 users at 256 features, and 150,140 at 1,024.
+    iht, regression = Cell("generated", "LdpIht", 40_000, 256), WORKLOADS["SparseRegression"]
     many = Cell("generated", "SparseRegression", 400, 64, regression.rows)
     if quick:
-        return [replace(iht, users=users) for users in (2_000, 4_000)]
+        return [replace(iht, users=users) for users in (50_000, 100_000)]
     mean = Cell("generated", "UserLevelMean", 10_000, 64, 10)
-    counts = (10_000, 31_623, 100_000, 316_228, 1_000_000)
+    counts = (31_623, 100_000, 316_228, 1_000_000)
     return [
         *(replace(iht, users=users) for users in counts),
         *(replace(mean, users=users) for users in (1_000, 3_162, 10_000, 31_623)),
-        *(replace(iht, users=100_000, dim=dim) for dim in (64, 128, 256, 512, 1024)),
+        *(replace(iht, users=200_000, dim=dim) for dim in (64, 128, 256, 512, 1024)),
         *(replace(many, dim=dim) for dim in (32, 64, 128, 256, 512)),
         *(replace(many, rows=rows) for rows in (25, 50, 100, 200, 400)),
     ]

@@ -198,7 +198,9 @@ WORKLOADS: dict[str, Workload] = {
     ),
     "SparseRegression": Workload(_many_records("SparseRegression"), normals, 400, 256, 100),
     "SparseMean": Workload(_other("SparseMean", epsilon=4.0), normals, 2_000, 256, 10),
-    "UserLevelMean": Workload(_many_records("UserLevelMean", bound=4.0), normals, 20_000, 64, 10),
+    "UserLevelMean": Workload(
+        _other("UserLevelMean", epsilon=4.0, bound=4.0), normals, 20_000, 64, 10
+    ),
     "TwoRoundRegression": Workload(
         _many_records("TwoRoundRegression", **_DECLARED), normals, 400, 64, 100
     ),
