@@ -1,4 +1,4 @@
-"""Computes what docs/explorer.md shows. Run ``python docs/figures/explorer.py`` (five minutes).
+"""Computes what docs/explorer.md shows. Run ``python docs/figures/explorer.py`` (ten minutes).
 
 Every number that its sliders can choose has an error of its own, by the rules of the plans, so that
 the page computes nothing but what epsilon means.
