@@ -79,22 +79,22 @@ class LabelLdpIht(SparseStrategy):
     the Gaussian.
 
     The rounds and the intercept are not from the paper. The octaves of labels estimate the labels'
-    distribution. If labels seem to be 0 and 1, as many users again report the octave of their label
-    minus 1, since the sizes of labels do not tell -1 from 1. (If labels seem to be -1 and 1, these
-    users report the octave of their label.) If nobody, within three standard errors, has another
-    class, labels are reported without clipping, in one round, and ``std_error`` covers the share of
-    other classes that may be there all the same. Otherwise round 1 queries 30 % of the users, and
-    up to seven further rounds share the rest. Before these, some users report the octaves of the
-    residuals of round 1. If the residuals look normal, a report ``r`` of ``y - <x, theta>``,
-    clipped at ``R``, estimates the label as ``<x, theta> + r / P(|z| < R / e)``. Here z is normal,
-    ``R`` is .75 e, and ``e`` is the residuals' root mean square. It is estimated from octaves, and
-    then from the reports, whose noise is known. Other residuals (of counts, of money, with heavy
-    tails) are clipped at a larger bound, at which the bias of clipping costs as much as the noise.
-    This bias is not corrected, and is covered by ``std_error``. If narrowly clipped reports
-    contradict the others, they are dropped, and later rounds use the larger bound. After each
-    round, least squares is fitted to all reports so far, weighted by their inverse variance. Bits
-    do not reveal ``e``. Therefore ``mechanism="bit"`` takes one round, and so does ``"hybrid"`` up
-    to epsilon .61, where it is the same mechanism.
+    distribution. If labels seem to be 0 and 1, as many users again (at most a quarter of the
+    others) report the octave of their label minus 1, since the sizes of labels do not tell -1 from
+    1. (If labels seem to be -1 and 1, these users report the octave of their label.) If nobody,
+    within three standard errors, has another class, labels are reported without clipping, in one
+    round, and ``std_error`` covers the share of other classes that may be there all the same.
+    Otherwise round 1 queries 30 % of the users, and up to seven further rounds share the rest.
+    Before these, some users report the octaves of the residuals of round 1. If the residuals look
+    normal, a report ``r`` of ``y - <x, theta>``, clipped at ``R``, estimates the label as ``<x,
+    theta> + r / P(|z| < R / e)``. Here z is normal, ``R`` is .75 e, and ``e`` is the residuals'
+    root mean square. It is estimated from octaves, and then from the reports, whose noise is known.
+    Other residuals (of counts, of money, with heavy tails) are clipped at a larger bound, at which
+    the bias of clipping costs as much as the noise. This bias is not corrected, and is covered by
+    ``std_error``. If narrowly clipped reports contradict the others, they are dropped, and later
+    rounds use the larger bound. After each round, least squares is fitted to all reports so far,
+    weighted by their inverse variance. Bits do not reveal ``e``. Therefore ``mechanism="bit"``
+    takes one round, and so does ``"hybrid"`` up to epsilon .61, where it is the same mechanism.
 
     Coefficients below sqrt(2 log(dim)) standard errors are set to zero, since noise alone would
     make the largest one about as large. They are compared in units of their features' typical

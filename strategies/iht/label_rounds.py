@@ -107,9 +107,10 @@ class LabelRounds:
         clip, law = _Clip(self._most), None
         if size := self._num_label_askers():
             law = yield from self._ask_law(size)
-            if law.are_classes and not self._is_printed:
+            checkers = min(size, self._run.num_unasked // 4)  # most users report their class
+            if law.are_classes and not self._is_printed and checkers >= self._run.min_reports:
                 offset = 0.0 if law.mean > _MOSTLY else 1.0
-                other, error = yield from self._ask_other_classes(size, offset)
+                other, error = yield from self._ask_other_classes(checkers, offset)
                 if other < _CONTRADICTION_Z * error:
                     self._offset = offset / 2
                     beyond = (max(other, 0.0) + error) / law.mean
@@ -168,7 +169,7 @@ class LabelRounds:
         Return the share of users whose label is neither of the two classes, and its standard
         error. The sizes of the labels themselves do not tell -1 from 1.
         """
-        (cohort,) = self._run.cohorts([min(size, self._run.num_unasked)])
+        (cohort,) = self._run.cohorts([size])
         question = ResidualOctave(self._coef, offset)
         return (yield from ask_larger(cohort, question, self._strategy.epsilon))
 

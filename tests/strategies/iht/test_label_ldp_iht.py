@@ -265,6 +265,19 @@ def test_labels_of_any_law_are_right_within_what_is_stated(law, bound):
     assert len(scores) >= 6 and np.sqrt(np.mean(np.square(scores))) < 1.9
 
 
+@pytest.mark.parametrize("share", [0.5, 0.9])
+@pytest.mark.parametrize("lowest", [-1, 0])
+def test_most_users_without_a_label_yet_report_theirs(share, lowest):
+    """Whatever share reports octaves, and whether labels are two classes or three."""
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(8000, 5)), rng.integers(lowest, 2, 8000).astype(float)
+    strategy = LabelLdpIht(5, sparsity=2, epsilon=4.0, scale_share=share)
+    _, octaves, checks, *labels = simulate(strategy, Users.from_rows(x, y), seed=0).steps
+    left = 8000 - octaves.asked
+    assert checks.asked == left // 4
+    assert sum(step.asked for step in labels) == left - checks.asked
+
+
 @pytest.mark.slow
 def test_more_users_make_classes_sharper():
     """With 8,000 users one of two coefficients is mostly missed, with 50,000 both are found.
